@@ -132,8 +132,8 @@ def test_what_is_ignored_still_ends_a_job_that_never_progresses():
     assert after("Ignore", maxFruitless=1).reason == EndReason.TOO_MANY_FRUITLESS
 
 
-# Breaks if a training that hangs goes on for ever because its attempts have to wait for a node, or if one ends that made
-# progress in between.
+# Breaks if a training that hangs goes on for ever because its attempts have to wait for a node, or if one ends that has
+# made progress in between.
 @pytest.mark.parametrize(
     ("between", "fruitless", "action"),
     [
