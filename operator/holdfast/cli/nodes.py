@@ -17,7 +17,7 @@ from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.cluster.options import Kubeconfig, Namespace
 from holdfast.cli.errors import CliError
 from holdfast.cli.terminal import formats
-from holdfast.cli.terminal.console import console
+from holdfast.cli.terminal.console import console, error_console
 from holdfast.cli.terminal.fitted_table import Column, Fitting
 from holdfast.cli.terminal.output import ListOutput, write
 from holdfast.core.observe import bad_nodes
@@ -66,7 +66,10 @@ def nodes(
             if forgive:
                 typer.echo(await _forgive(client, profiles, forgive))
                 return
-            found = list_nodes(profiles, await _broken(client), target.resolved_namespace())
+            broken = await _broken(client)
+            found = list_nodes(profiles, broken or (), target.resolved_namespace())
+        if broken is None:
+            error_console().print("note:  broken nodes are not shown: you may not list nodes (403)")
         names = [f"node/{name}" for name in dict.fromkeys(one.node for one in found)]
         if write(output, {"nodes": [one.to_object() for one in found]}, names):
             return
@@ -123,13 +126,13 @@ def list_nodes(profiles: Iterable[CapacityProfile], broken: Iterable[NodeView], 
     return found
 
 
-async def _broken(client: Client) -> list[NodeView]:
-    """Nodes that are said to be broken; none if this user may not list nodes. Raises ApiError."""
+async def _broken(client: Client) -> list[NodeView] | None:
+    """Nodes that are said to be broken; None if this user may not list nodes. Raises ApiError."""
     try:
         items, _ = await client.list_all("/api/v1/nodes")
     except ApiError as error:
         if error.status == FORBIDDEN:
-            return []
+            return None
         raise
     return sorted((node for node in map(NodeView.parse, items) if node.fault), key=lambda node: node.name)
 

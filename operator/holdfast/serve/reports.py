@@ -58,10 +58,10 @@ class ReportBook:
         if before is not None and before.staging is not None and body.staging is None:
             before = None  # the program has started, and the report before was not of it
         if before is not None:
-            is_library = not (before.relayed or before.folder)
-            if relayed and is_library:
+            was_library, is_library = not (before.relayed or before.folder), not (relayed or body.folder)
+            if relayed and was_library:
                 return before
-            if is_library is not (not relayed and not body.folder):
+            if was_library is not is_library:
                 before = None
         report = self._reports[body.pod_uid] = _together(before, _merge(before, body, now), body, relayed=relayed)
         if report.checkpoint and before is not None and before.checkpoint != report.checkpoint:

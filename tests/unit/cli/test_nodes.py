@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.http.scripted_api_server import FakeApi, fake_api, listing
+from tests.support.http.scripted_api_server import FakeApi, failure, fake_api, listing
 from typer.testing import CliRunner
 
 from holdfast.api.names import ANNOTATION_FORGIVEN
@@ -62,6 +62,16 @@ def test_the_table_says_what_each_node_is_for_this_namespace() -> None:
 def test_without_faults(api: FakeApi) -> None:
     api.answers = {("GET", PROFILES): listing(), ("GET", NODES): listing()}
     assert CliRunner().invoke(app, ["nodes"]).output == "no node is avoided\n"
+
+
+# Breaks if somebody who may not list nodes believes that none is broken.
+def test_without_the_right_to_list_nodes(api: FakeApi) -> None:
+    api.answers["GET", NODES] = failure(403, "Forbidden", "nodes is forbidden")
+    result = CliRunner().invoke(app, ["nodes", "-n", "demo"])
+    assert result.exit_code == 0, result.output
+    assert "xid" not in result.stdout
+    assert "avoided" in result.stdout
+    assert "you may not list nodes" in result.stderr
 
 
 def test_a_node_is_forgiven_by_annotation(api: FakeApi) -> None:

@@ -3,17 +3,17 @@
 import sys
 from typing import TextIO
 
-__all__ = ["say", "show", "show_json"]
+__all__ = ["printable", "say", "show", "show_json"]
 
 
 def show(text: str = "") -> None:
     """Print one line on standard output."""
-    _write(sys.stdout, _plain(text))
+    _write(sys.stdout, printable(text))
 
 
 def say(text: str) -> None:
     """Print one line on standard error."""
-    _write(sys.stderr, _plain(text))
+    _write(sys.stderr, printable(text))
 
 
 def show_json(text: str) -> None:
@@ -27,7 +27,7 @@ def _write(file: TextIO, text: str) -> None:
     file.flush()
 
 
-def _plain(text: str) -> str:
+def printable(text: str) -> str:
     """One line, without signs that drive a terminal, and with bytes that are not text written out."""
     said = text.encode("utf-8", "backslashreplace").decode()
     return "".join(sign if sign.isprintable() else " " if sign.isspace() else "?" for sign in said)

@@ -1,5 +1,6 @@
 """One look at a folder: its files, without their content. Symbolic links are never followed."""
 
+import errno
 import os
 import stat
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ def _file(entry: os.DirEntry[str], path: str, tops: set[str]) -> File | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        if error.errno == 22:  # EINVAL of readlink: it was a link a moment ago
+        if error.errno == errno.EINVAL:  # of readlink: it was a link a moment ago
             return None
         raise
     mode = stat.S_IMODE(known.st_mode)

@@ -27,16 +27,14 @@ class Watch:
         self._root = root
         self._pattern = pattern
         self._clock = clock
-        self._seen: dict[
-            str, tuple[tuple[object, ...], float]
-        ] = {}  # by name: signature, and since when it is this one
+        # By name: the signature of what was seen there, and since when it is this one.
+        self._seen: dict[str, tuple[tuple[object, ...], float]] = {}
         self._done: dict[str, tuple[object, ...]] = {}  # committed, or refused
         self._newest = 0  # the time of the newest commit's youngest file
         self._shape: Counter[str] = Counter()  # the files of the newest commit,
         self._lacking_since: float | None = None  # and since when newer ones lack some of these
-        self._first_since: float | None = (
-            None  # when the first one was seen of which nothing tells how many files it has
-        )
+        # When the first one was seen of which nothing tells how many files it has.
+        self._first_since: float | None = None
         self._unknown = Unknown(pattern, clock)
         self.complaint = ""  # why the last look failed, or why nothing is saved
         self.pause = LOOK_SECONDS

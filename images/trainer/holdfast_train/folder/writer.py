@@ -313,12 +313,11 @@ class FolderWriter:
         return max((commit.step for commit in self._checkpoints.log.state.commits[-1:]), default=0)
 
     def _commit_rest(self, *, clean: bool) -> bool:
-        """Commit until nothing is left, or a try fails. True if nothing is left."""
-        for _ in range(3):  # more than one only if a process that outlives the program still writes
+        """Commit what is left, in at most three tries. True if nothing is left."""
+        for _ in range(3):  # the storage may fail for a while, and a process that outlives the program may still write
             if self._watch.next_unit(is_last=True, clean=clean) is None:
                 return True
-            if not self._look(is_last=True, clean=clean):
-                continue
+            self._look(is_last=True, clean=clean)
         return self._watch.next_unit(is_last=True, clean=clean) is None
 
     def _leave(self, signalled_at: float) -> None:

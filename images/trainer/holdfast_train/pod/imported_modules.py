@@ -11,15 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from holdfast_train.environment import Environment
+from holdfast_train.pod.launcher.warm.program_needs import environment_of
+from holdfast_train.pod.launcher.warm.told import FILE
 from holdfast_train.say import say
 
 __all__ = ["tell_modules"]
 
-FILE: Final = "modules.{}"
-STARTED_WITH: Final = Path("/proc/self/environ")
-# Of a process that has waited: a variable of its own, and the first entry of this path (`spare_hook`).
-MARK: Final = b"HOLDFAST_SPARE"
-SEARCH_PATH: Final = b"PYTHONPATH"
 CORES: Final = "Cpus_allowed:"
 
 
@@ -33,7 +30,7 @@ def tell_modules(environment: Environment) -> None:
     path = Path(environment.verdict_folder, FILE.format(os.environ.get("LOCAL_RANK", "0")))
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        before = _started_with()
+        before = environment_of(os.getpid())
         after = dict(os.environb)
         content = {
             "pid": os.getpid(),
@@ -55,17 +52,6 @@ def _file_of(module: object) -> str:
     """The file of a module, empty if it has none. A module that loads its content later does not do so here."""
     found = getattr(module, "__dict__", {}).get("__file__")
     return found if isinstance(found, str) else ""
-
-
-def _started_with() -> dict[bytes, bytes]:
-    """The environment with which the program was started."""
-    entries = [entry.partition(b"=") for entry in STARTED_WITH.read_bytes().split(b"\0")]
-    found = {name: value for name, equals, value in entries if equals}
-    if found.pop(MARK, None) is not None:
-        _, _, rest = found.pop(SEARCH_PATH, b"").partition(os.fsencode(os.pathsep))
-        if rest:
-            found[SEARCH_PATH] = rest
-    return found
 
 
 def _cores(process: str) -> str:

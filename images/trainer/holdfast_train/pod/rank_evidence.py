@@ -48,8 +48,9 @@ class _Answers:
             try:
                 temporary.write_text(json.dumps(collectives()), encoding="utf-8")
                 temporary.replace(self._answer)
-            except OSError as error:
-                say(f"the launcher is not told of the collectives: {error}")
+            # No folder any more, or a version of torch that tells them in another form: the thread has to go on.
+            except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
+                say(f"the launcher is not told of the collectives: {type(error).__name__}: {error}")
         os.close(self._pipe)
 
     def close(self) -> None:

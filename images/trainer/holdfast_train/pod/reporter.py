@@ -231,9 +231,8 @@ class Reporter:
                 status, answer = 0, None
             taken = status == http.HTTPStatus.OK and isinstance(answer, dict) and self._take(answer.get("orders"))
             quick = not taken and time.monotonic() - started < FIRST_BACK_OFF
-            if (
-                status != http.HTTPStatus.OK or quick
-            ):  # an empty answer at once is not a long poll: wait before the next
+            # An empty answer at once is not a long poll: the next one has to wait too.
+            if status != http.HTTPStatus.OK or quick:
                 back_off = min(LONGEST_BACK_OFF, max(FIRST_BACK_OFF, back_off * 2))
             else:
                 back_off = 0.0

@@ -1,4 +1,7 @@
-"""`FiniteGuard`: notices losses that are not finite numbers, or explode. It never waits for a GPU during training."""
+"""`FiniteGuard`: notices losses that are not finite numbers, or explode.
+
+It waits for a GPU only at a save, and for one that is READ_EVERY steps behind: then for the older of these steps.
+"""
 
 import math
 from collections import deque
@@ -21,10 +24,10 @@ NORMS: Final = ("grad_norm", "gradient_norm")  # metrics that a fault shows
 
 @dataclass(frozen=True)
 class Fault:
-    """Too many losses were not finite, or exploded: `first` is the first step of them, and `clean` steps before it were
-    finite.
+    """Too many losses were not finite, or exploded.
 
-    `last`: the newest step of them. `words`: the steps with their losses and gradient norms, for people.
+    `first` and `last`: the first and the last step of the newest such losses in a row; `clean` steps before `first`
+    were finite. `words`: the steps with their losses and gradient norms, for people.
     """
 
     first: int
@@ -58,22 +61,22 @@ class _Ring:
         self._event.record(self._torch.cuda.current_stream(self._losses.device))
         self._copied, self._steps = self._steps, []
 
-    def read(self, *, wait: bool) -> list[tuple[int, float]]:
-        """The losses whose copies are done, with their steps. With `wait`, all of them."""
-        found: list[tuple[int, float]] = []
-        if self._event is not None and (wait or self._event.query()):
-            self._event.synchronize()
-            found = list(zip(self._copied, self._host.tolist(), strict=False))
-            self._event = None
-        if wait and self._steps:
-            found += zip(self._steps, self._losses[: len(self._steps)].tolist(), strict=True)
-            self._steps = []
+    def read(self) -> list[tuple[int, float]]:
+        """The losses whose copy is done, with their steps. A copy that the next one would replace is waited for."""
+        must_wait = len(self._steps) == READ_EVERY - 1
+        return self._read_copy() if self._event is not None and (must_wait or self._event.query()) else []
+
+    def read_all(self) -> list[tuple[int, float]]:
+        """All losses that were not read, with their steps. It waits for the GPU."""
+        found = [] if self._event is None else self._read_copy()
+        found += zip(self._steps, self._losses[: len(self._steps)].tolist(), strict=True)
+        self._steps = []
         return found
 
-    @property
-    def is_full(self) -> bool:
-        """True if a copy is on its way and the next one would replace it."""
-        return self._event is not None and len(self._steps) == READ_EVERY - 1
+    def _read_copy(self) -> list[tuple[int, float]]:
+        self._event.synchronize()
+        self._event = None
+        return list(zip(self._copied, self._host.tolist(), strict=True))
 
 
 class FiniteGuard:
@@ -106,7 +109,8 @@ class FiniteGuard:
     @property
     def clean(self) -> int | None:
         """How many steps up to the newest known one were finite; None if nothing is known. It waits for the GPU."""
-        self._take(wait=True)
+        if self._ring is not None:
+            self._judge_all(self._ring.read_all())
         if self._seen is None:
             return None
         return self._seen - (self._start if self._last_bad is None else self._last_bad)
@@ -132,11 +136,11 @@ class FiniteGuard:
             import torch  # noqa: PLC0415, a program without torch has no such loss
 
             self._ring = _Ring(loss.device, torch)
-        self._take(wait=self._ring.is_full)
+        self._judge_all(self._ring.read())
         self._ring.add(step, loss)
 
-    def _take(self, *, wait: bool) -> None:
-        for step, loss in self._ring.read(wait=wait) if self._ring is not None else ():
+    def _judge_all(self, losses: Iterable[tuple[int, float]]) -> None:
+        for step, loss in losses:
             self._judge(step, loss)
 
     def _judge(self, step: int, loss: float) -> None:

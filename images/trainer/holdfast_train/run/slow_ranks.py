@@ -124,9 +124,7 @@ class SlowRanks:
         try:
             self._compare(window, exchange, found)
         except _StoreError as error:
-            if (
-                not self._over.is_set()
-            ):  # otherwise the training has ended, and with it the process that serves the store
+            if not self._over.is_set():  # otherwise the training has ended, and with it what serves the store
                 say(f"ranks are not compared any more: the store of the process group fails ({error})")
         finally:
             if not self._over.is_set():

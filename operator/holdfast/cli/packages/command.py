@@ -38,6 +38,7 @@ from holdfast.cli.terminal.console import console, error_console
 from holdfast.cli.terminal.output import Format, Output, write
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
+from holdfast_train.exchange.lines import printable
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import join_uri
 from holdfast_train.storage.opening import open_storage
@@ -316,7 +317,7 @@ def _fetch(storage: RetryingStorage, document: Mapping[str, Any], folder: Path) 
 def _show(out: Console, place: str, folder: Path | None, document: Mapping[str, Any] | None) -> None:
     found = document or {}
     for line in [place, *([f"copied to {folder}"] if folder else []), screen.headline(found)]:
-        out.print(screen.plain(line), markup=False, soft_wrap=True)
+        out.print(printable(line), markup=False, soft_wrap=True)
     out.print(screen.variants(found))
     for line in screen.refusals(found):
         out.print(line, markup=False, soft_wrap=True)

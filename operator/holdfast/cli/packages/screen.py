@@ -8,6 +8,7 @@ from rich.text import Text
 from holdfast.api.scalars import EXACT
 from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.fitted_table import Column, Fitting
+from holdfast_train.exchange.lines import printable
 from holdfast_train.exchange.progress_bar import format_size
 
 LONGEST_CELL: Final = 60  # characters
@@ -44,12 +45,7 @@ def variants(document: Mapping[str, Any]) -> Fitting:
 def refusals(document: Mapping[str, Any]) -> list[str]:
     """Why each variant that was refused did not pass."""
     failed = _object(document.get("failed"))
-    return [plain(f"{_cell(name)} did not pass: {str(why)[:LONGEST_REASON]}") for name, why in failed.items()]
-
-
-def plain(line: str) -> str:
-    """Without signs that drive a terminal."""
-    return "".join(sign if sign.isprintable() else "?" for sign in line)
+    return [printable(f"{_cell(name)} did not pass: {str(why)[:LONGEST_REASON]}") for name, why in failed.items()]
 
 
 def _row(name: str, entry: Mapping[str, Any]) -> Sequence[str]:
@@ -62,7 +58,7 @@ def _row(name: str, entry: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _cell(value: Any) -> str:
-    text = plain(" ".join(str(value).split()))
+    text = printable(" ".join(str(value).split()))
     return text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 1] + "…"
 
 

@@ -8,6 +8,7 @@ from holdfast.cli.pages.inputs import JobInputs
 from holdfast.cli.pages.page import Chart, Fragment, Page
 from holdfast.cli.pages.pictures import progress_bar
 from holdfast.cli.terminal import formats
+from holdfast.core.books.ledger import counts_steps
 
 __all__ = ["JobInputs", "job_page"]
 
@@ -98,7 +99,7 @@ def job_figures(inputs: JobInputs) -> list[Figure]:
     found.append(Figure("Attempt", view.attempt_number(job), where))
     lost = (
         f"{formats.count(ledger.steps_lost)} steps done twice"
-        if status.restarts.losses and not ledger.uncounted_restarts
+        if status.restarts.losses and counts_steps(status)
         else ""
     )
     found.append(Figure("Interruptions", formats.count(status.restarts.losses), lost))

@@ -338,7 +338,9 @@ def _close(
 def _record(turn: Turn, end: End, ended_at: datetime | None, pod: PodView | None, *, estimated: bool) -> AttemptRecord:
     attempt, report = turn.attempt, turn.report
     steps = [step for step in (attempt.last_step, report.step if report else None, end.step) if step is not None]
-    last, first = max(steps, default=None), attempt.first_step
+    last, first, first_at = max(steps, default=None), attempt.first_step, attempt.progress_at
+    if first is None and report is not None:  # a successor's first step is not noted while another attempt is current
+        first, first_at = report.first_step, report.first_step_at
     scheduled_at, started_at = _scheduled(turn), _started(turn)
     ended_at = turn.situation.clamp_time(ended_at, started_at or scheduled_at or attempt.raised_at)
     if attempt.nodes > 1 and attempt.scheduled_at is None:  # not all of its pods had a node
@@ -360,7 +362,7 @@ def _record(turn: Turn, end: End, ended_at: datetime | None, pod: PodView | None
         estimated=estimated,
         node_at_fault=end.at_fault,
         first_step=first,
-        first_step_at=attempt.progress_at,
+        first_step_at=first_at,
         last_step=last,
         last_step_at=(report.step_at if report else None) or attempt.last_step_at,
         resumed_step=report.resumed_step if report and attempt.resumed_step is None else attempt.resumed_step,

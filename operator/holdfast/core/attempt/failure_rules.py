@@ -6,6 +6,7 @@ from dataclasses import replace
 from holdfast.api.attempt import EndKind, EndReason
 from holdfast.api.failure import FailureRule
 from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, End
+from holdfast.core.books.history import not_stopped
 from holdfast.core.draft import Draft
 
 HANGS = 3  # in a row without progress, after which the job ends
@@ -28,12 +29,14 @@ def judge(rules: Sequence[FailureRule], end: End) -> End:
 def give_up(draft: Draft, end: End, *, fruitless: bool) -> End:
     """The end of an attempt that hung, with the action Fail if it is one of HANGS in a row without progress.
 
-    A rule of the user counts more. `fruitless`: this attempt made no progress.
+    A rule of the user counts more. `fruitless`: this attempt made no progress, and is counted already. Attempts between
+    the hangs that waited for a node in vain, or were moved without progress, change nothing.
     """
     if end.kind is not EndKind.FAILURE or end.reason != EndReason.STALLED or end.action is not None or not fruitless:
         return end
-    before = draft.status.history[-HANGS + 1 :]
-    if len(before) < HANGS - 1 or not all(one.reason == EndReason.STALLED and one.fruitless for one in before):
+    before = not_stopped(draft.status.history)[-HANGS + 1 :]
+    hung = [one for one in before if one.reason == EndReason.STALLED and one.fruitless]
+    if len(hung) < HANGS - 1 or draft.status.fruitless_attempts < HANGS:
         return end
     name = draft.snapshot.job.metadata.name
     words = f"{HANGS} attempts in a row hung without progress; holdfast evidence {name} shows what their ranks did"

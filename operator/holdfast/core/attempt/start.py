@@ -331,7 +331,7 @@ def _learn_first_step(turn: Turn, report: Report) -> None:
     )
     draft.set(tiers=knowledge.record_first_step(draft.status.tiers, turn.attempt))
     known = _says_where_it_resumed(report)
-    settle_loss(draft, turn.attempt, at, report.resumed_step, counted=known, old=report.relayed)
+    settle_loss(draft, turn.attempt, at, report.resumed_step, counted=known, lags=report.relayed)
     draft.set(fruitless_losses=0)
     if report.resumed_step is not None:
         note = f" ({report.resume_note})" if report.resume_note else ""

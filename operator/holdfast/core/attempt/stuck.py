@@ -11,7 +11,7 @@ from holdfast.api import names
 from holdfast.api.attempt import EndKind
 from holdfast.core.attempt.end import end_attempt
 from holdfast.core.attempt.why_ended import End
-from holdfast.core.books.history import has_run
+from holdfast.core.books.history import has_run, not_stopped
 from holdfast.core.draft import Draft
 from holdfast.core.observe.pods import ContainerView
 from holdfast.core.observe.start_trouble import is_ours
@@ -81,6 +81,6 @@ def _can_never_work(draft: Draft, reason: str, message: str) -> bool:
     status = draft.status
     if reason == INVALID_IMAGE:
         return True
-    before = next((one for one in reversed(status.history) if one.kind is not EndKind.STOPPED), None)
+    before = next(reversed(not_stopped(status.history)), None)
     again = before is not None and status.fruitless_losses > 0 and is_refused(before.reason, before.message)
     return again and is_refused(reason, message)

@@ -4,6 +4,7 @@ from typing import Final
 
 from holdfast.api.attempt import Attempt, EndReason
 from holdfast.api.failure import FailureAction
+from holdfast.core.books.history import not_stopped
 from holdfast.core.draft import Draft
 from holdfast.core.observe.members import few_enough
 from holdfast.core.observe.pods import PodView
@@ -25,7 +26,7 @@ def must_leave_node(draft: Draft, attempt: Attempt, action: FailureAction | None
     """
     if attempt.nodes == 1 or action == "Elsewhere":
         return action == "Elsewhere"
-    last = draft.status.history[-2:]
+    last = not_stopped(draft.status.history)[-2:]
     hung = len(last) == 2 and all(one.reason == EndReason.STALLED for one in last)
     return draft.status.fruitless_attempts >= SUSPECT_AFTER or (hung and last[0].node == last[1].node)
 

@@ -1,12 +1,15 @@
 """History: the records of attempts that are over. It has a bounded size, and each attempt is counted exactly once."""
 
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import takewhile
 
-from holdfast.api.attempt import Attempt, AttemptRecord, EndReason
+from holdfast.api.attempt import Attempt, AttemptRecord, EndKind, EndReason
 from holdfast.api.profile import TierKind
 from holdfast.core.books.ledger import add_record, settle, split
+from holdfast.core.capacity.rotation import PAUSES
 from holdfast.core.draft import Draft
 from holdfast.core.pod_manifest import program
 
@@ -48,6 +51,13 @@ def has_run(draft: Draft) -> bool:
     return any(one.steps for one in status.ledger.by_tier) or any(record.started_at for record in status.history)
 
 
+def not_stopped(history: Sequence[AttemptRecord]) -> list[AttemptRecord]:
+    """The records of attempts that failed or were lost, or completed: one that the operator stopped, such as one that
+    got no node, says nothing of the program or of a node.
+    """
+    return [record for record in history if record.kind is not EndKind.STOPPED]
+
+
 def settle_loss(
     draft: Draft,
     attempt: Attempt,
@@ -55,41 +65,69 @@ def settle_loss(
     resumed_step: int | None,
     *,
     counted: bool = True,
-    old: bool = False,
+    lags: bool = False,
 ) -> None:
     """The first step of a new attempt shows the cost of the last interruption: lost time and repeated steps.
 
     `counted`: the program said where it resumed, or that it began anew. Otherwise the repeated steps are not known.
-    `old`: last steps may be some steps old, so one that is not after the checkpoint shows nothing of repeated steps.
+    `lags`: the last step that a record has may be some steps behind the one that the attempt trained last. If it is not
+    after the checkpoint, it shows nothing of repeated steps.
     """
     history = draft.status.history
     if (index := _interrupted(history)) is None:
         return
     before = history[index]
     since = before.last_step_at or before.ended_at
-    if before.reason in (EndReason.SUSPENDED, EndReason.BUDGET_EXCEEDED):
-        # The suspension was the user's choice: only the restart counts.
-        since = max(since, attempt.raised_at)
-    if old and before.steps_lost is None and (before.last_step or 0) <= (resumed_step or 0):
+    after = (*(one.raised_at for one in history[index + 1 :]), attempt.raised_at)
+    for one, next_raised_at in zip(history[index:], after, strict=True):
+        if one.reason in PAUSES:
+            since = max(since, next_raised_at)  # the suspension was the user's choice: only the restart counts
+    if lags and before.steps_lost is None and (before.last_step or 0) <= (resumed_step or 0):
         counted = False
     lost = max((before.last_step or 0) - (resumed_step or 0), 0) if counted else None
     recovery = split(before, since, attempt, first_step_at, lost or 0)
     settled = _with_resumed_step(before, resumed_step).model_copy(
         update={"seconds_lost": max(first_step_at - since, timedelta(0)), "steps_lost": lost, "recovery": recovery}
     )
-    ledger = settle(draft.status.ledger, before, settled)
+    ledger = settle(draft.status.ledger, before, settled, _lost_by_tier(history, settled))
     draft.set(history=(*history[:index], settled, *history[index + 1 :]), ledger=ledger)
 
 
 def _interrupted(history: tuple[AttemptRecord, ...]) -> int | None:
-    """The index of the attempt that the last interruption cut short; None if its cost is known, or if none trained.
+    """The index of the attempt that the last interruption cut short; None if none trained since the one before.
 
-    Attempts that ended before a step of their own belong to the same interruption. Their last step is the one that they
-    resumed at, so the attempt that was cut short is the first of those that came furthest.
+    The first step of an attempt ends an interruption. So attempts with smaller numbers than the newest that took one
+    are accounted for, even if their records are newer. Attempts that ended before a step of their own are a part of the
+    same interruption. If reports of an attempt did not arrive, its last step may be all that is known: the one that
+    came furthest was cut short.
     """
-    unsettled = takewhile(lambda index: history[index].seconds_lost is None, reversed(range(len(history))))
-    trained = [index for index in unsettled if history[index].last_step is not None]
-    return max(reversed(trained), key=lambda index: history[index].last_step or 0, default=None)
+    newest = max((one.number for one in history if one.first_step is not None), default=0)
+    trained = [index for index, one in enumerate(history) if one.number >= newest and _may_have_trained(one)]
+    return max(trained, key=lambda index: history[index].last_step or 0, default=None)
+
+
+def _may_have_trained(record: AttemptRecord) -> bool:
+    """True if the attempt took a step of its own, or its last step may be one."""
+    if record.seconds_lost is not None or record.last_step is None:
+        return False
+    return record.first_step is not None or record.last_step > (record.resumed_step or 0)
+
+
+def _lost_by_tier(history: tuple[AttemptRecord, ...], settled: AttemptRecord) -> Counter[str]:
+    """The lost steps of the settled attempt by the tier on which each was trained last.
+
+    The next attempt may have gone back further than the settled one had begun, after a rollback or behind checkpoints
+    that were not intact. Steps of an attempt that is no longer in history count for the tier of the settled one.
+    """
+    found: Counter[str] = Counter()
+    left, last = settled.steps_lost or 0, settled.last_step or 0
+    for one in sorted(history, key=lambda record: -record.number):
+        if one.number <= settled.number and one.first_step is not None and left:
+            again = min(max(last - one.first_step + 1, 0), left)
+            found[one.tier] += again
+            left, last = left - again, last - again
+    found[settled.tier] += left
+    return found
 
 
 def _with_resumed_step(record: AttemptRecord, resumed_step: int | None) -> AttemptRecord:

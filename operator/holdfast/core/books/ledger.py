@@ -4,7 +4,7 @@ The patch that puts an attempt into history also adds it to the totals of its ti
 The cost of an interruption is added when the next attempt takes its first step.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -105,16 +105,21 @@ def add_record(ledger: Ledger, record: AttemptRecord, kind: TierKind, nodes: int
     return ledger.model_copy(update=update)
 
 
-def settle(ledger: Ledger, before: AttemptRecord, after: AttemptRecord) -> Ledger:
-    """The ledger with the cost of an attempt's end, once that is known; `after` is the record that contains it."""
-    lost, proved = after.steps_lost or 0, after.steps - before.steps
+def settle(ledger: Ledger, before: AttemptRecord, after: AttemptRecord, lost_by_tier: Mapping[str, int]) -> Ledger:
+    """The ledger with the cost of an attempt's end, once that is known; `after` is the record that contains it.
+
+    `lost_by_tier`: the lost steps by the tier on which they were trained.
+    """
     totals = list(ledger.by_tier)
     if (place := _place(ledger.by_tier, after.tier)) is not None:
-        one = totals[place]
-        totals[place] = one.model_copy(update={"steps": one.steps + proved, "steps_lost": one.steps_lost + lost})
+        proved = after.steps - before.steps
+        totals[place] = totals[place].model_copy(update={"steps": totals[place].steps + proved})
+    for tier, lost in lost_by_tier.items():
+        if (place := _place(ledger.by_tier, tier)) is not None:
+            totals[place] = totals[place].model_copy(update={"steps_lost": totals[place].steps_lost + lost})
     update = {
         "by_tier": tuple(totals),
-        "steps_lost": ledger.steps_lost + lost,
+        "steps_lost": ledger.steps_lost + (after.steps_lost or 0),
         "uncounted_restarts": ledger.uncounted_restarts + (after.steps_lost is None),
         "seconds_lost": ledger.seconds_lost + (after.seconds_lost or timedelta(0)),
         "recovery": _sum(ledger.recovery, after.recovery or Recovery()),

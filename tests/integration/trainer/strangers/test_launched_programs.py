@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.trainer.fake_operator import FakeOperator
 from tests.support.trainer.folders import pod
 from tests.support.trainer.launched import start, start_behind, verdict_of
 from tests.support.trainer.stores import LAUNCHER
 from tests.support.waiting import wait_for
-from tests.unit.trainer.pod.launcher.relay.test_status_forwarder import Operator
 
 PYTHON = sys.executable
 DAEMON = """
@@ -112,7 +112,7 @@ def test_what_goes_on_in_the_background_is_named(tmp_path: Path, program: str, l
 # Breaks if any output makes the launcher large, hides a figure that is printed after it, or moves the cursor of who
 # reads the last lines.
 def test_output_of_any_kind(tmp_path: Path) -> None:
-    operator = Operator()
+    operator = FakeOperator()
     (tmp_path / "token").write_text("secret")
     variables = {
         "HOLDFAST_OPERATOR_URL": f"http://127.0.0.1:{operator.server.server_port}", "HOLDFAST_NAMESPACE": "ns",

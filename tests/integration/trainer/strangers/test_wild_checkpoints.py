@@ -6,8 +6,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.support.trainer.saved_folder import SavedFolder
 from tests.support.trainer.strangers.wild import WILD, Wild
-from tests.unit.trainer.folder.test_commit import Place
 
 from holdfast_train.folder.index import escapes
 from holdfast_train.folder.layouts import Unit
@@ -55,7 +55,7 @@ def save(wild: Wild, root: Path, number: int, watch: Watch, clock: Clock) -> Uni
 # own resume does not find it after it was put back.
 @pytest.mark.parametrize("name", WILD)
 def test_a_checkpoint_is_taken_whole_and_found_again(tmp_path: Path, name: str) -> None:
-    place, wild, clock = Place(tmp_path), WILD[name], Clock()
+    place, wild, clock = SavedFolder(tmp_path), WILD[name], Clock()
     place.root.mkdir()
     watch = Watch(place.root, wild.pattern, clock)
     for number in range(2):
@@ -78,7 +78,7 @@ def test_a_checkpoint_is_taken_whole_and_found_again(tmp_path: Path, name: str) 
 
 # Breaks if a copy of a file, or a hard link, is uploaded beside the file.
 def test_links_and_copies_are_uploaded_once(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = SavedFolder(tmp_path)
     place.root.mkdir()
     weights = os.urandom(3_000_000)
     for name, step in (("timm", 10), ("fairseq", 20)):
@@ -100,7 +100,7 @@ def test_links_and_copies_are_uploaded_once(tmp_path: Path) -> None:
 
 # Breaks if one of very many small files is lost, or if each needs an object of its own in the storage.
 def test_five_thousand_small_files(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = SavedFolder(tmp_path)
     folder = place.root / "step-20"
     (folder / "a").mkdir(parents=True)
     for number in range(5000):

@@ -77,6 +77,17 @@ def test_it_says(said: dict[str, str], section: str, wanted: str) -> None:
     assert wanted in said[section]
 
 
+# Breaks if a page says of a program that tells no steps that it has done none of them twice: `describe` does not.
+def test_steps_done_twice_are_not_told_of_a_program_that_tells_no_steps() -> None:
+    job = the_inputs().job
+    assert job is not None
+    ledger = job.status.ledger.model_copy(update={"steps_lost": 0, "by_tier": ()})
+    silent = job.status.model_copy(update={"ledger": ledger, "library": False})
+    text = texts(the_inputs(job=job.model_copy(update={"status": silent})))["progress"]
+    assert "Interruptions 2" in text
+    assert "done twice" not in text
+
+
 def test_the_order_of_the_sections_and_the_places_of_the_charts(said: dict[str, str]) -> None:
     page = job_page(the_inputs())
     assert [one.id for one in page.fragments] == SECTIONS

@@ -20,8 +20,9 @@ from tests.support.decisions.snapshots import (
 from holdfast.api.attempt import EndKind, EndReason
 from holdfast.api.failure import FailureRule
 from holdfast.api.status import Phase
-from holdfast.core.attempt.failure_rules import contains, judge
+from holdfast.core.attempt.failure_rules import contains, give_up, judge
 from holdfast.core.attempt.why_ended import End
+from holdfast.core.draft import Draft
 
 FAILED = End(EndKind.FAILURE, "UserException", "RuntimeError: CUDA error\nat step 7", exit_code=42)
 
@@ -129,3 +130,24 @@ def test_ignore_counts_as_a_loss_in_which_the_node_has_no_part():
 
 def test_what_is_ignored_still_ends_a_job_that_never_progresses():
     assert after("Ignore", maxFruitless=1).reason == EndReason.TOO_MANY_FRUITLESS
+
+
+# Breaks if a training that hangs goes on for ever because its attempts have to wait for a node, or if one ends that has
+# made progress in between.
+@pytest.mark.parametrize(
+    ("between", "fruitless", "action"),
+    [
+        ({"kind": EndKind.STOPPED, "reason": "AcquireTimeout"}, 3, "Fail"),
+        ({"kind": EndKind.STOPPED, "reason": "MoveRequested"}, 3, "Fail"),
+        ({"kind": EndKind.STOPPED, "reason": "MoveRequested"}, 2, None),
+        ({"kind": EndKind.LOSS, "reason": "NodeGone", "fruitless": True}, 4, None),
+    ],
+    ids=["waited for a node", "was moved", "was moved after progress", "was lost"],
+)
+def test_three_hangs_in_a_row(between, fruitless, action):
+    hang = {"kind": EndKind.FAILURE, "reason": "Stalled", "fruitless": True}
+    history = (record(number=1, **hang), record(number=2, **between), record(number=3, **hang))
+    draft = Draft(snapshot(job(status(history=history, fruitless_attempts=fruitless))))
+    end = give_up(draft, End(EndKind.FAILURE, EndReason.STALLED, "no step for 300 s"), fruitless=True)
+    assert end.action == action
+    assert ("holdfast evidence vit" in end.message) is (action == "Fail")

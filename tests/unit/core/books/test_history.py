@@ -111,6 +111,33 @@ def test_attempts_without_a_step_belong_to_the_same_interruption(between, resume
     assert [one.seconds_lost for one in after.history[1:]] == [None] * len(between)
 
 
+# Breaks if an attempt that ended before a step is billed once more, when a later attempt has gone back further than it.
+def test_an_interruption_does_not_count_those_before_it():
+    first = record(2, first_step=1, last_step=480, last_step_at=at(-800), seconds_lost=timedelta(seconds=9))
+    went_back = record(4, first_step=201, last_step=290, last_step_at=at(-700), steps=90)
+    after = settle(first, record(3, resumed_step=320, last_step=320), went_back, resumed=285)
+    assert [one.steps_lost for one in after.history] == [None, None, 5]
+    assert after.ledger.steps_lost == 5
+
+
+# Breaks if an attempt that only resumed is taken for the one that did steps of which no report came.
+def test_steps_that_were_not_reported_are_those_of_the_attempt_that_trained():
+    last = record(3, first_step=1, last_step=470, last_step_at=at(-700), steps=470)
+    after = settle(last, record(4, resumed_step=480, last_step=480), resumed=480)
+    assert (after.history[0].last_step, after.history[0].steps, after.ledger.steps_lost) == (480, 480, 0)
+    assert after.ledger.seconds_lost == timedelta(seconds=300)
+
+
+# Breaks if the steps of a successor, which went on before the end of the attempt before it was seen, are not counted.
+def test_the_record_of_a_successor_that_trained():
+    current = attempt(1, fenced=True, first_step=1, last_step=499)
+    follower = attempt(2, predecessor=1, go=1, scheduled_at=at(-60))
+    told = stepped(2, step=503, resumed_step=499)
+    both = snapshot(job(status(current, successor=follower)), pod(), ended(2, 137, node="n2"), reports=[told])
+    (entry,) = settled(both).status.history
+    assert (entry.number, entry.first_step, entry.last_step, entry.steps) == (2, 500, 503, 4)
+
+
 def test_each_interruption_is_settled_with_the_attempts_after_the_last_one():
     before = record(2, first_step=1, last_step=900, last_step_at=at(-800), seconds_lost=timedelta(seconds=9))
     last = record(3, first_step=401, last_step=480, last_step_at=at(-700), steps=80)
@@ -161,6 +188,14 @@ def test_steps_lost_of_a_program_with_a_folder(last, already, ignored, lost):
 def test_a_suspension_is_not_lost_time():
     last = record(4, reason="Suspended", kind=EndKind.STOPPED, last_step=480, last_step_at=at(-90_000))
     assert settle(last, resumed=480).ledger.seconds_lost == timedelta(seconds=50)
+
+
+# Breaks if days of a suspension are lost time, when the suspended attempt had not taken a step.
+def test_a_suspension_before_the_first_step_is_not_lost_time():
+    last = record(2, first_step=1, last_step=480, last_step_at=at(-90_000))
+    paused = record(3, kind=EndKind.STOPPED, reason="Suspended", resumed_step=480, last_step=480, ended_at=at(-86_400))
+    assert settle(last, paused, resumed=480).ledger.seconds_lost == timedelta(seconds=50)
+    assert settle(last, paused, record(4, raised_at=at(-480)), resumed=480).ledger.seconds_lost == timedelta(seconds=80)
 
 
 def test_lost_time_is_never_negative():

@@ -182,7 +182,7 @@ def test_a_recovery_by_its_parts():
 
 def test_steps_that_a_checkpoint_proves_are_added_to_their_tier():
     sums = Ledger(by_tier=(TierTotals(tier="spot", kind="Spot", attempts=1, steps=1),))
-    after = ledger.settle(sums, record(steps=1), record(steps=148, steps_lost=3))
+    after = ledger.settle(sums, record(steps=1), record(steps=148, steps_lost=3), {"spot": 3})
     assert (of(after)["spot"].steps, of(after)["spot"].steps_lost, after.steps_lost) == (148, 3, 3)
 
 
@@ -194,7 +194,7 @@ def test_very_many_tiers_share_the_last_place():
     assert len(found.by_tier) == MAX_TIERS
     assert sum(one.spent for one in found.by_tier) == 40
     assert found.by_tier[-1].attempts == 40 - MAX_TIERS + 1
-    again = ledger.settle(found, record(tier="t39", steps=1), record(tier="t39", steps=1, steps_lost=1))
+    again = ledger.settle(found, record(tier="t39", steps=1), record(tier="t39", steps=1, steps_lost=1), {"t39": 1})
     assert again.by_tier[-1].steps_lost == 1
 
 

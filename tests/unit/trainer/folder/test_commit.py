@@ -6,39 +6,18 @@ from typing import Any
 
 import pytest
 from tests.support.trainer.folders import hugging_face, identity
+from tests.support.trainer.saved_folder import SavedFolder
 
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import FencedError
-from holdfast_train.folder.commit import FolderCommits
-from holdfast_train.folder.layouts import Unit, find
-from holdfast_train.folder.look import look
 from holdfast_train.folder.put_back import put_back, read_index
 from holdfast_train.folder.reading import UnitChangedError
-from holdfast_train.storage.folder import FolderStorage
-
-
-class Place:
-    """A storage and a folder."""
-
-    def __init__(self, place: Path, keep: int = 2) -> None:
-        self.storage = FolderStorage(place / "store")
-        self.root = place / "outputs"
-        self.checkpoints = Checkpoints(self.storage, identity(), Keep(last=keep))
-        self.checkpoints.start("Auto")
-        self.commits = FolderCommits(self.checkpoints, self.storage, self.root)
-
-    def unit(self, step: int) -> Unit:
-        return next(u for u in find(look(self.root)) if u.step == step)
-
-    @property
-    def stored(self) -> int:
-        return sum(entry.size for entry in self.storage.entries("data/"))
 
 
 # Breaks if an unchanged file is uploaded with each checkpoint, if it keeps whole old checkpoints, or is deleted in use.
 def test_unchanged_files(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = SavedFolder(tmp_path)
     uploaded = []
     for step in range(1, 7):
         hugging_face(place.root, step, bytes([step]) * 3_000_000)
@@ -56,7 +35,7 @@ def test_unchanged_files(tmp_path: Path) -> None:
 
 
 def test_all_unchanged(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = SavedFolder(tmp_path)
     for step in (1, 2, 3):
         hugging_face(place.root, step, b"frozen" * 1_000_000)
         uploaded = place.commits.commit(place.unit(step)).uploaded
@@ -66,7 +45,7 @@ def test_all_unchanged(tmp_path: Path) -> None:
 
 # Breaks if a checkpoint is committed that changed during its upload, or if its bytes stay.
 def test_change_during_the_upload(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = SavedFolder(tmp_path)
     path = hugging_face(place.root, 1)
     unit = place.unit(1)
     (path / "trainer_state.json").write_text("{}")
@@ -79,7 +58,7 @@ def test_change_during_the_upload(tmp_path: Path) -> None:
 
 # Breaks if a program that keeps one checkpoint is never saved, because it deletes each during its upload.
 def test_deletion_during_the_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place(tmp_path)
+    place = SavedFolder(tmp_path)
     path = hugging_face(place.root, 1)
     unit, write = place.unit(1), place.storage.write
 
@@ -96,7 +75,7 @@ def test_deletion_during_the_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_fenced(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = SavedFolder(tmp_path)
     hugging_face(place.root, 1)
     newer = Checkpoints(place.storage, identity(2), Keep())
     newer.start("Auto")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.trainer.folders import archive, hugging_face
-from tests.unit.trainer.folder.test_commit import Place
+from tests.support.trainer.saved_folder import SavedFolder
 
 from holdfast_train.errors import CheckpointCorruptError
 from holdfast_train.folder import index
@@ -50,7 +50,7 @@ def of_megatron(root: Path) -> str:
 # Breaks if a program that finds its newest checkpoint by a link or a small file begins anew on another node.
 @pytest.mark.parametrize("make", [with_link, with_whole_link, of_deepspeed, of_detectron, of_megatron])
 def test_what_names_a_checkpoint_is_put_back(tmp_path: Path, make: Callable[[Path], str]) -> None:
-    place = Place(tmp_path)
+    place = SavedFolder(tmp_path)
     place.root.mkdir()
     name = make(place.root)
     link = (place.root / name).readlink() if (place.root / name).is_symlink() else None

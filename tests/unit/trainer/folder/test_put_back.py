@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.trainer.folders import archive, content, hugging_face
-from tests.unit.trainer.folder.test_commit import Place
+from tests.support.trainer.saved_folder import SavedFolder
 
 from holdfast_train.errors import CheckpointCorruptError, EnvironmentVariableError, StorageFullError
 from holdfast_train.folder.index import Index
@@ -22,7 +22,7 @@ from holdfast_train.folder.put_back import (
 )
 
 
-def committed(place: Place) -> Index:
+def committed(place: SavedFolder) -> Index:
     place.commits.commit(find(look(place.root))[-1])
     found = place.checkpoints.newest()
     assert found is not None
@@ -30,7 +30,7 @@ def committed(place: Place) -> Index:
 
 
 def test_folder(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = SavedFolder(tmp_path)
     path = hugging_face(place.root, 7)
     (path / "latest").symlink_to("sub/small.txt")
     (path / "run.sh").write_text("true")
@@ -47,7 +47,7 @@ def test_folder(tmp_path: Path) -> None:
 
 # Breaks if a broken checkpoint leaves half of itself in the folder.
 def test_broken(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = SavedFolder(tmp_path)
     hugging_face(place.root, 7)
     known = committed(place)
     damaged = tmp_path / "store" / known.parts[-1].key
@@ -61,7 +61,7 @@ def test_broken(tmp_path: Path) -> None:
 
 # Breaks if half a checkpoint stays under its name, or if a finished one is replaced.
 def test_what_is_there(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = SavedFolder(tmp_path)
     path = hugging_face(place.root, 7)
     known = committed(place)
     (path / "model.safetensors").write_bytes(b"of a later run")
@@ -79,7 +79,7 @@ def test_what_is_there(tmp_path: Path) -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = SavedFolder(tmp_path)
     last = archive(place.root / "last.ckpt")
     archive(place.root / "step=5.ckpt")
     known, before = committed(place), content(place.root)
@@ -96,7 +96,7 @@ def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 def test_checkpoint_of_the_library(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = SavedFolder(tmp_path)
     hugging_face(place.root, 7)
     committed(place)
     found = place.checkpoints.newest()
@@ -108,7 +108,7 @@ def test_checkpoint_of_the_library(tmp_path: Path) -> None:
 
 # Breaks if a volume without room looks like a broken checkpoint, or keeps half of one.
 def test_full_volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place(tmp_path)
+    place = SavedFolder(tmp_path)
     hugging_face(place.root, 7)
     known = committed(place)
     shutil.rmtree(place.root)

@@ -64,3 +64,20 @@ def test_collectives_are_counted_by_process_group(monkeypatch: pytest.MonkeyPatc
     found = collectives()
     assert {name: one["number"] for name, one in found.items()} == {"gloo 0": 11, "gloo 1": 2}
     assert [one["number"] for one in found["gloo 0"]["last"]] == [4, 5, 6, 7, 8, 9, 10, 11]
+
+
+def test_a_version_of_torch_that_tells_them_in_another_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if a rank answers no second question after that: its stacks are what people need most."""
+
+    class Torch:
+        @staticmethod
+        def _dump_fr_trace_json() -> bytes:
+            return b'{"entries": [{"is_p2p": false}]}'
+
+    monkeypatch.setitem(rank_evidence.sys.modules, "torch._C._distributed_c10d", Torch)
+    answer_launcher(str(tmp_path), 0)
+    stacks = tmp_path / "stacks-0"
+    for count in (1, 2):
+        (tmp_path / "ask-0").write_bytes(b"?")
+        wait_for(lambda count=count: stacks.read_text().count("in _run") >= count, 60, "the stacks")
+    answer_launcher(None, 0)

@@ -164,9 +164,12 @@ class FolderWriter:
                 if self._is_over:
                     break
                 tries -= bool(self._command)
-                self._process = process = self._open(AGAIN)
-                self._tell()
-            says = self._read(process)
+                try:
+                    self._process = process = self._open(AGAIN)
+                    self._tell()
+                except OSError as error:  # the container is at its limit of processes, or of memory
+                    say(f"it cannot be started ({error}); the next try follows")
+            says = self._read(process)  # nothing more of one that has ended
             pause = AGAIN_SECONDS if time.monotonic() - started > AGAIN_MOST else min(2 * pause, AGAIN_MOST)
         self._lines.put(None)
 
@@ -175,7 +178,10 @@ class FolderWriter:
         assert process.stdout is not None
         says = [""]
         for line in process.stdout:
-            told = json.loads(line)
+            try:
+                told = json.loads(line)
+            except ValueError:  # it was killed inside of a line
+                break
             says.append(told["state"])
             self.newest = told.get("newest", "")
             if says[-1] == "fenced":

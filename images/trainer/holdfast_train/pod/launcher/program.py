@@ -310,8 +310,11 @@ class Program:
                 return True
             self._stalled = how
         lines = [line for output in self._outputs for line in output.recent()]
-        where, self._hang = record(folder, how, lines, self._environment, self._starter.processes())
-        self._stalled += where
+        try:
+            where, self._hang = record(folder, how, lines, self._environment, self._starter.processes())
+            self._stalled += where
+        except OSError as error:  # the program may have changed the files of its ranks: it is ended all the same
+            say(f"the evidence of the hang is not complete: {error}")
         with self._ending:
             self._kill()
         return True

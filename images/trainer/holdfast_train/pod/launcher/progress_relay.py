@@ -24,10 +24,15 @@ PATTERNS = "HOLDFAST_PROGRESS_PATTERNS"
 ADDRESS = "127.0.0.1"
 
 
+def has_operator(environment: Mapping[str, str]) -> bool:
+    """True if there is an operator to report to."""
+    return all(map(environment.get, _NEEDED))
+
+
 def is_wanted(environment: Mapping[str, str]) -> bool:
     """True if there is an operator to report to, and the user has neither chosen another server nor switched it off."""
     is_off = environment.get("DISABLE_KUBEFLOW_INTEGRATION", "").upper() == "TRUE"
-    return all(map(environment.get, _NEEDED)) and not is_off and not any(name in environment for name in _GIVEN)
+    return has_operator(environment) and not is_off and not any(name in environment for name in _GIVEN)
 
 
 @contextlib.contextmanager
@@ -43,13 +48,11 @@ def progress(
         from .relay.noted_progress import NotedProgress  # noqa: PLC0415 - of other jobs nobody writes the history here
 
         note = NotedProgress(folder).note
-    if not environment.get(PATTERNS):
-        with progress_relay(environment, folder, note) as variables:
-            yield variables, (None, None)
-        return
-    from .patterns.output_progress import output_progress  # noqa: PLC0415 - other jobs need none of its imports
+    output = None
+    if environment.get(PATTERNS):
+        from .patterns.output_progress import output_progress  # noqa: PLC0415 - other jobs need none of its imports
 
-    output = output_progress(environment, note)
+        output = output_progress(environment, note)
     if output is None:
         with progress_relay(environment, folder, note) as variables:
             yield variables, (None, None)

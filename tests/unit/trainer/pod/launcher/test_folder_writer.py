@@ -1,11 +1,20 @@
 """How the launcher treats the writer of checkpoint.folder. tests/unit/trainer/folder/test_writer.py has the whole."""
 
+import errno
+import math
 import signal
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 from tests.support.trainer.launched import start, verdict_of
 from tests.support.waiting import wait_for
+
+from holdfast_train.pod.launcher import folder_writer
+from holdfast_train.pod.launcher.folder_writer import FolderWriter
+from holdfast_train.pod.launcher.verdict import End
 
 
 def test_writer_that_cannot_start(tmp_path: Path) -> None:
@@ -41,3 +50,29 @@ def test_signal_before_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     verdict = verdict_of(tmp_path / "log")
     assert (verdict["outcome"], verdict["reason"]) == ("drained", "LeftWithoutSaving")
     assert not (tmp_path / "started").exists()
+
+
+# Breaks if a pod never ends, because a process could not be started, or was killed inside of a line, at a bad moment.
+def test_a_writer_that_cannot_be_started_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = """print('{"state": "ready"}', flush=True)"""
+    programs = [f"{ready}; print('{{\"sta', end='')", "", f'{ready}; input(); print(\'{{"state": "done"}}\')']
+    tried = threading.Event()
+
+    def opened(_: FolderWriter, *arguments: str) -> "subprocess.Popen[str]":
+        program = programs.pop(0)
+        if not program:
+            tried.set()
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        pipe = subprocess.PIPE
+        return subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, text=True)
+
+    monkeypatch.setattr(FolderWriter, "_open", opened)
+    monkeypatch.setattr(folder_writer, "AGAIN_SECONDS", 0.01)
+    writer = FolderWriter({})
+    assert writer.start(None, lambda: None) is None
+    assert tried.wait(60)
+    over = threading.Thread(target=writer.finish, args=(End(0, None, None), lambda: math.inf), daemon=True)
+    over.start()
+    over.join(60)
+    assert not over.is_alive()
+    assert not programs

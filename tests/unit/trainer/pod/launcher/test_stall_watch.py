@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -166,3 +168,26 @@ def test_a_training_that_is_stopped_is_ended_as_stalled(tmp_path: Path) -> None:
     assert "most recent call first" in kept["ranks"][0]["stacks"]
     assert kept["ranks"][0]["stacks"].rstrip() in pod.output
     assert "holdfast evidence shows it" in pod.output
+
+
+# A launcher whose evidence cannot be read. In a process of its own: it collects and ends all processes below it.
+WITHOUT_EVIDENCE = """
+import sys
+from holdfast_train.pod.launcher import program, stall_watch
+from holdfast_train.pod.launcher.hang import case
+def fail(*_):
+    raise PermissionError("stacks-0")
+case.record, stall_watch.LOOK_SECONDS = fail, 0.02
+hangs = "import pathlib, sys, time\\nwhile True: pathlib.Path(sys.argv[1]).write_text('training 3'); time.sleep(0.05)"
+command = [sys.executable, "-c", hangs, sys.argv[1] + "/pulse-0"]
+end = program.Program(command, {"HOLDFAST_STALL_TIMEOUT": "1"}).run(sys.argv[1])
+print(end.signal, end.stalled)
+"""
+
+
+# Breaks if a training that hangs goes on for ever because a file of its evidence cannot be read.
+def test_a_training_whose_evidence_cannot_be_read_is_ended(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_EVIDENCE, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.startswith("9 no step for ")
+    assert "the evidence of the hang is not complete: stacks-0" in done.stderr

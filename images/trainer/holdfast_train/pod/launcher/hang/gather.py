@@ -103,10 +103,16 @@ def _ask(pipe: Path) -> bool:
 
 
 def _read(path: Path | None) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError):
+    """The collectives by process group, as far as the file has that form: the program can write it too."""
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         found = json.loads(path.read_text(encoding="utf-8")) if path else {}
-        return found if isinstance(found, dict) else {}
+        if isinstance(found, dict):
+            return {group: told for group, told in found.items() if isinstance(told, dict) and _is_count(told)}
     return {}
+
+
+def _is_count(told: dict[str, Any]) -> bool:
+    return isinstance(told.get("number"), int)
 
 
 def _size(path: Path) -> int:

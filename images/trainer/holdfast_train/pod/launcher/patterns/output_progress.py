@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ..plain_text import plain
-from ..progress_relay import PATTERNS, Note
+from ..progress_relay import PATTERNS, Note, has_operator
 from ..relay.status_forwarder import StatusForwarder
 from ..verdict_files import say
 from .figures import Figures
@@ -27,7 +27,6 @@ PAUSE_SECONDS = 1.0  # between two looks; and an unfinished line counts if nothi
 SHARE = 20  # a look is followed by a pause that is this many times as long
 LAST_SECONDS = 1.0  # for the last look, after the end of the program
 _ENDS = re.compile(rb"[\r\n]+")  # a bar is rewritten with "\r"
-_NEEDED = ("HOLDFAST_OPERATOR_URL", "HOLDFAST_NAMESPACE", "HOLDFAST_JOB", "HOLDFAST_ATTEMPT")
 
 
 class _Stream:
@@ -143,7 +142,7 @@ def output_progress(environment: Mapping[str, str], note: Note | None = None) ->
     `note` gets each status too, and must not block.
     """
     given = environment.get(PATTERNS)
-    if not given or not all(map(environment.get, _NEEDED)) or environment.get("HOLDFAST_RANK", "0") not in ("", "0"):
+    if not given or not has_operator(environment) or environment.get("HOLDFAST_RANK", "0") not in ("", "0"):
         return None
     try:
         patterns = patterns_of(json.loads(given))

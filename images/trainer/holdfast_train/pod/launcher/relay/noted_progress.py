@@ -26,17 +26,19 @@ class NotedProgress:
         self._has_complained = False
 
     def note(self, status: Mapping[str, Any]) -> None:
-        """`status` is what a program has sent, so it may be anything."""
+        """`status` is what a program has sent, so it may be anything, also nested too deep to be written."""
         trainer = status.get("trainerStatus")
         metrics = trainer.get("metrics") if isinstance(trainer, dict) else None
-        if not metrics or metrics == self._last:
-            return
-        self._last = metrics
         try:
-            with self._path.open("a", encoding="utf-8") as file:
-                if file.tell() < MOST_BYTES:
-                    file.write(json.dumps({"at": time.time(), "metrics": metrics}) + "\n")
-        except (OSError, ValueError) as error:
+            if metrics and metrics != self._last:
+                self._last = metrics
+                self._append(json.dumps({"at": time.time(), "metrics": metrics}) + "\n")
+        except (OSError, ValueError, RecursionError) as error:
             if not self._has_complained:
                 self._has_complained = True
                 say(f"the history of the training lacks what the program reports: {error}")
+
+    def _append(self, line: str) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            if file.tell() < MOST_BYTES:
+                file.write(line)

@@ -76,7 +76,8 @@ class StatusForwarder:
         try:
             answer, _, at_least = self._connection.call("POST", self._path, status)
             trouble = "" if answer == 200 else f"HTTP status {answer}"
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        # RecursionError: the program may have sent something that is nested too deep to be sent on.
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
             answer, at_least, trouble = 0, 0, f"{type(error).__name__}: {error}"
         if trouble and not self._trouble and not self._is_over:
             say(f"the operator does not take the program's progress ({trouble}); the program runs on")

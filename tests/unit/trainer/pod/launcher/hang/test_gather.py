@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import wait_for
 
-from holdfast_train.pod.launcher.hang.blame import place
+from holdfast_train.pod.launcher.hang.blame import place, words
 from holdfast_train.pod.launcher.hang.gather import END_SIGNAL, gather, look
 from holdfast_train.pod.launcher.process_tree import state_of
 from holdfast_train.pod.launcher.verdict import RankVerdict
@@ -62,6 +62,19 @@ answer_launcher(sys.argv[1], 0)
 Path(sys.argv[1], "ready").touch()
 while True:
     ctypes.PyDLL(None).sleep(600)
+"""
+# A program that writes what it likes beside the verdicts.
+HOSTILE = """
+import os, sys
+from pathlib import Path
+folder = Path(sys.argv[1])
+os.mkfifo(folder / "ask-0")
+(folder / "stacks-0").write_text("x")
+pipe = os.open(folder / "ask-0", os.O_RDWR)
+(folder / "ready").touch()
+while os.read(pipe, 1):
+    (folder / "new").write_text('{"a": 3, "b": {"number": "4"}, "c": {}, "gloo 0": {"number": 5}}')
+    (folder / "new").rename(folder / "collectives-0.json")
 """
 
 
@@ -134,3 +147,13 @@ def test_a_rank_that_keeps_the_interpreter_lock_says_where(tmp_path: Path, monke
         (found,) = look(str(tmp_path), [running(process)], {})
         assert place(found["stacks"]).startswith("<module> (train.py, line ")
         assert process.poll() is None
+
+
+# Breaks if a program can keep its launcher from ending it, by an answer that has no numbers.
+def test_an_answer_in_another_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast_train.pod.launcher.hang.gather.STACK_SECONDS", 0)
+    monkeypatch.setattr("holdfast_train.pod.launcher.hang.gather._signal_main_thread", lambda *_: None)
+    with rank_of(HOSTILE, tmp_path) as process:
+        (found,) = look(str(tmp_path), [RankVerdict(0, "running", "", "", None, None, 0.0, process.pid)], {})
+    assert found["collectives"] == {"gloo 0": {"number": 5}}
+    assert words([found]) == ""

@@ -50,3 +50,13 @@ def test_a_process_that_has_ended_is_named(capfd: pytest.CaptureFixture[str]) ->
         ended.wait()
     assert native_stacks([rank(ended.pid, sys.executable)], {}) == {}
     assert "py-spy tells nothing of rank 3: " in capfd.readouterr().err
+
+
+def test_its_reason_is_said_although_its_exit_code_is_lost(
+    process: "subprocess.Popen[str]", tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Breaks if nobody learns that py-spy may not trace, because PID 1 has collected it: its code is 0 then."""
+    (tmp_path / "py-spy").write_text("#!/bin/sh\necho 'Permission Denied' >&2\n")
+    (tmp_path / "py-spy").chmod(0o755)
+    assert native_stacks([rank(process.pid, str(tmp_path / "python"))], {}) == {}
+    assert "py-spy tells nothing of rank 3: Permission Denied" in capfd.readouterr().err

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.trainer.fake_operator import FakeOperator
 from tests.support.trainer.launched import start
 from tests.support.waiting import wait_for
-from tests.unit.trainer.pod.launcher.relay.test_status_forwarder import Operator
 
 from holdfast_train.pod.launcher.patterns.output_progress import (
     LINE_BYTES,
@@ -134,7 +134,7 @@ def test_no_reader(given: str | None, more: dict[str, str]) -> None:
 
 # Breaks if an unmodified program in a real launcher shows no progress, or if its output does not go on as it was.
 def test_an_unmodified_loop_with_tqdm_is_read(tmp_path: Path) -> None:
-    operator = Operator()
+    operator = FakeOperator()
     variables = {**POD, "HOLDFAST_OPERATOR_URL": f"http://127.0.0.1:{operator.server.server_port}"}
     variables["HOLDFAST_PROGRESS_PATTERNS"] = json.dumps(["tqdm"])
     variables["HOLDFAST_TOKEN_FILE"] = str(tmp_path / "token")

@@ -30,3 +30,15 @@ def test_a_file_that_nobody_takes_away_stays_small(tmp_path: Path, monkeypatch: 
 def test_a_status_without_metrics_is_not_noted(tmp_path: Path, given: dict[str, Any]) -> None:
     NotedProgress(str(tmp_path)).note(given)
     assert not (tmp_path / FILE).exists()
+
+
+# Breaks if a program can end the thread that answers its posts: each would then wait for 5 s inside the training loop.
+def test_a_status_that_is_nested_too_deep_is_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    noted = NotedProgress(str(tmp_path))
+    noted.note({"trainerStatus": {"metrics": nested}})
+    noted.note(status(3))
+    assert len((tmp_path / FILE).read_bytes().splitlines()) == 1
+    assert "the history of the training lacks" in capfd.readouterr().err

@@ -1,51 +1,21 @@
 """The way to the operator: the newest status wins, and nothing waits for an operator that does not answer."""
 
-import http.server
-import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.trainer.fake_operator import FakeOperator
 from tests.support.waiting import wait_for
 
 from holdfast_train.pod.launcher import member_call
 from holdfast_train.pod.launcher.relay.status_forwarder import StatusForwarder
 
 
-class Operator:
-    """Answers with `answers`, the last one again and again, as soon as `gate` is set."""
-
-    def __init__(self) -> None:
-        operator = self
-        self.answers = [200]
-        self.gate = threading.Event()
-        self.gate.set()
-        self.got: list[tuple[str, str, dict[str, Any]]] = []
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                return
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                operator.got.append((self.path, self.headers["Authorization"], body))
-                operator.gate.wait(30)
-                self.send_response(operator.answers.pop(0) if len(operator.answers) > 1 else operator.answers[0])
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=lambda: self.server.serve_forever(0.02), daemon=True).start()
-
-
 @pytest.fixture
-def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
+def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOperator]:
     monkeypatch.setattr(member_call, "FIRST_BACK_OFF", 0.02)
-    operator = Operator()
+    operator = FakeOperator()
     yield operator
     operator.gate.set()
     operator.server.shutdown()
@@ -53,7 +23,7 @@ def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
 
 
 @pytest.fixture
-def forwarder(operator: Operator, tmp_path: Path) -> Iterator[StatusForwarder]:
+def forwarder(operator: FakeOperator, tmp_path: Path) -> Iterator[StatusForwarder]:
     token = tmp_path / "token"
     token.write_text("pod")
     names = {"HOLDFAST_NAMESPACE": "ns", "HOLDFAST_JOB": "a", "HOLDFAST_ATTEMPT": "3"}
@@ -63,7 +33,7 @@ def forwarder(operator: Operator, tmp_path: Path) -> Iterator[StatusForwarder]:
     forwarder.finish()
 
 
-def test_the_operator_gets_it_with_the_token_of_the_pod(operator: Operator, forwarder: StatusForwarder) -> None:
+def test_the_operator_gets_it_with_the_token_of_the_pod(operator: FakeOperator, forwarder: StatusForwarder) -> None:
     forwarder.offer({"a": 1})
     wait_for(lambda: operator.got, 10, "the status")
     path = "/at/apis/trainer.kubeflow.org/v1alpha1/namespaces/ns/trainjobs/a/status?attempt=3"
@@ -72,7 +42,7 @@ def test_the_operator_gets_it_with_the_token_of_the_pod(operator: Operator, forw
 
 # Breaks if a post of the program waits for the operator, or if statuses pile up while it does not answer.
 def test_an_operator_that_does_not_answer_gets_one_call_and_then_the_newest(
-    operator: Operator, forwarder: StatusForwarder
+    operator: FakeOperator, forwarder: StatusForwarder
 ) -> None:
     operator.gate.clear()
     for number in range(1000):
@@ -85,7 +55,7 @@ def test_an_operator_that_does_not_answer_gets_one_call_and_then_the_newest(
     assert [body["n"] for *_, body in operator.got] == [0, 999]
 
 
-def test_a_status_that_was_not_taken_is_sent_again(operator: Operator, forwarder: StatusForwarder) -> None:
+def test_a_status_that_was_not_taken_is_sent_again(operator: FakeOperator, forwarder: StatusForwarder) -> None:
     operator.answers = [503, 200]
     forwarder.offer({"n": 1})
     wait_for(lambda: len(operator.got) == 2, 10, "the second try")
@@ -94,7 +64,7 @@ def test_a_status_that_was_not_taken_is_sent_again(operator: Operator, forwarder
 
 # Breaks if a status that is refused for good is sent again and again.
 @pytest.mark.parametrize("answer", [403, 413, 422])
-def test_a_status_that_is_refused_is_dropped(operator: Operator, forwarder: StatusForwarder, answer: int) -> None:
+def test_a_status_that_is_refused_is_dropped(operator: FakeOperator, forwarder: StatusForwarder, answer: int) -> None:
     operator.answers = [answer, 200]
     forwarder.offer({"n": 1})
     wait_for(lambda: operator.got, 10, "the first status")
@@ -103,15 +73,27 @@ def test_a_status_that_is_refused_is_dropped(operator: Operator, forwarder: Stat
     assert [body["n"] for *_, body in operator.got] == [1, 2]
 
 
+# Breaks if a program can end the thread that passes its progress on.
+def test_a_status_that_is_nested_too_deep(operator: FakeOperator, forwarder: StatusForwarder) -> None:
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    forwarder.offer({"nested": nested})
+    wait_for(lambda: forwarder._trouble, 10, "the first try")
+    forwarder.offer({"n": 2})
+    wait_for(lambda: operator.got, 10, "the second status")
+    assert [body for *_, body in operator.got] == [{"n": 2}]
+
+
 # Breaks if the last status of a program, which has its last loss, is not sent.
-def test_the_last_status_is_sent_before_the_end(operator: Operator, forwarder: StatusForwarder) -> None:
+def test_the_last_status_is_sent_before_the_end(operator: FakeOperator, forwarder: StatusForwarder) -> None:
     forwarder.offer({"n": 1})
     forwarder.finish()
     assert [body["n"] for *_, body in operator.got] == [1]
 
 
 # Breaks if the end of a program waits for an operator that does not answer.
-def test_the_end_does_not_wait_for_a_dead_operator(operator: Operator, forwarder: StatusForwarder) -> None:
+def test_the_end_does_not_wait_for_a_dead_operator(operator: FakeOperator, forwarder: StatusForwarder) -> None:
     operator.gate.clear()
     forwarder.offer({"n": 1})
     wait_for(lambda: operator.got, 10, "the first call")
