@@ -186,6 +186,14 @@ def test_a_forgiven_node_begins_anew():
     assert suspects(seen(mine, profile=told(mine, forgiven=words))) == {"n1": 1}
 
 
+def test_a_status_that_was_not_written_since_tells_nothing_old():
+    """Breaks if holdfast nodes shows a node that was just forgiven, or whose faults are over."""
+    shared = told(a_job(ended(1), ended(2, "n2"), ended(3, "n3", seconds=60 - EXPIRE.total_seconds())))
+    shared.metadata.annotations[ANNOTATION_FORGIVEN] = forgive(shared, "n1", at(-30))
+    assert [one.node for one in bad_nodes.as_of(shared, at(0)).status.nodes] == ["n2", "n3"]
+    assert [one.node for one in bad_nodes.as_of(shared, at(60)).status.nodes] == ["n2"]
+
+
 @pytest.mark.parametrize("words", ["", "[]", "{", '{"n1": 3}', '{"n1": "yesterday"}'])
 def test_an_annotation_that_cannot_be_read_forgives_nothing(words):
     assert suspects(seen(a_job(ended(1)), profile=told(a_job(ended(1)), forgiven=words))) == {"n1": 1}

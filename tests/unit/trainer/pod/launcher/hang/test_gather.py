@@ -140,7 +140,8 @@ def test_a_rank_that_keeps_the_interpreter_lock_says_where(tmp_path: Path, monke
 # Breaks if a job with thousands of process groups, or a rank that tells nonsense, makes evidence without a bound.
 def test_collectives_are_bounded(tmp_path: Path) -> None:
     told = tmp_path / "collectives-0.json"
-    groups = {f"gloo {number}": {"name": "x", "number": number, "last": [{"sizes": [1] * 50}] * 8} for number in range(9)}
+    last = [{"sizes": [1] * 50}] * 8
+    groups = {f"gloo {number}": {"name": "x", "number": number, "last": last} for number in range(9)}
     told.write_text(json.dumps(groups))
     assert _read(told, 1 << 20) == groups
     assert _read(told, 1000) == {group: {**one, "last": []} for group, one in groups.items()}
