@@ -6,7 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.decisions.histories import record
-from tests.support.decisions.snapshots import NOW, at, job, node, nodes, profile, snapshot, status, tier
+from tests.support.decisions.snapshots import (
+    NOW,
+    at,
+    job,
+    node,
+    nodes,
+    profile,
+    settled,
+    snapshot,
+    status,
+    tier,
+    verdict,
+)
+from tests.support.decisions.snapshots import attempt as attempt_now
+from tests.support.decisions.snapshots import ended as ended_pod
 
 from holdfast.api.knowledge import MAX_FAULTY
 from holdfast.api.names import ANNOTATION_FORGIVEN
@@ -100,6 +114,18 @@ def test_what_one_namespace_says_of_its_programs_counts_only_there():
     assert suspects(seen(elsewhere, profile=shared)) == {}
     both = told(*crashed, a_job(ended(1, reason="ContainerLost"), namespace="language", uid="u-l"))
     assert suspects(seen(a_job(namespace="speech"), profile=both))["n1"] >= AVOIDED
+
+
+# Breaks if a tenant keeps all others from a node with programs that claim what only the cluster can know.
+@pytest.mark.parametrize("reason", ["NodeSilent", "NodeFaulty", "ContainerLost", "SlowRank"])
+@pytest.mark.parametrize("outcome", ["failed", "drained"])
+def test_a_verdict_cannot_speak_for_the_cluster(outcome, reason):
+    claimed = ended_pod(1, 1, verdict(outcome, reason))
+    over = settled(snapshot(job(status(attempt_now()), meta={"namespace": "vision"}), claimed)).status
+    assert over.history[-1].node == "n1"
+    assert over.history[-1].reason == "Unknown"
+    mine = job(over, meta={"namespace": "vision"})
+    assert suspects(seen(a_job(namespace="language"), profile=told(mine))) == {}
 
 
 def test_no_namespace_pushes_out_what_the_cluster_says():
