@@ -53,7 +53,7 @@ class FailureRule(Model):
 _AUTO: Final = "Auto"
 _OFF: Final = "Off"
 _STALL_WORDS: Final = (
-    'must be Auto, "Off" in quotes (YAML reads Off as false), or a duration between 10s and 7d, as 20m'
+    'must be Auto, "Off" in quotes (YAML reads Off as false), or a duration from 10s to 7d, as 20m'
 )
 
 
