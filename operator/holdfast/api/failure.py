@@ -52,9 +52,7 @@ class FailureRule(Model):
 
 _AUTO: Final = "Auto"
 _OFF: Final = "Off"
-_STALL_WORDS: Final = (
-    'must be Auto, "Off" in quotes (YAML reads Off as false), or a duration from 10s to 7d, as 20m'
-)
+_STALL_WORDS: Final = 'must be Auto, "Off" in quotes (YAML reads Off as false), or a duration from 10s to 7d, as 20m'
 
 
 class StallTimeout(Model):

@@ -43,7 +43,7 @@ def test_each_kind_of_mistake_has_words() -> None:
         "spec.goal.steps: 0: must be at least 1",
         'spec.failure.rules[0].exitCodes[0]: "42": must be a whole number',
         "spec.failure.rules[1].exitCodes: 0 items: must have at least 1 items",
-        'spec.failure.stallTimeout: False: must be Auto, "Off" in quotes (YAML reads Off as false), or a duration from 10s '
-        "to 7d, as 20m",
+        'spec.failure.stallTimeout: False: must be Auto, "Off" in quotes (YAML reads Off as false), or a duration from '
+        "10s to 7d, as 20m",
         "spec.suspend: 1: must be true or false",
     ]
