@@ -48,6 +48,8 @@ def path(location: tuple[int | str, ...]) -> str:
 
 def _problems(error: ValidationError) -> Iterator[SpecError]:
     for detail in error.errors(include_url=False):
+        if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
+            continue  # pydantic counts only the valid items; the invalid ones are named already
         field = path(tuple(part for part in detail["loc"] if part != "[key]"))
         context: Mapping[str, Any] = detail.get("ctx", {})
         cause = context.get("error")

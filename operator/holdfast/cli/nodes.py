@@ -62,7 +62,8 @@ def nodes(
 
     async def run() -> None:
         async with connect(target) as client:
-            profiles = await job_api.list_profiles(client)
+            now = datetime.now(UTC)
+            profiles = [bad_nodes.as_of(profile, now) for profile in await job_api.list_profiles(client)]
             if forgive:
                 typer.echo(await _forgive(client, profiles, forgive))
                 return
@@ -74,7 +75,6 @@ def nodes(
         if write(output, {"nodes": [one.to_object() for one in found]}, names):
             return
         if found:
-            now = datetime.now(UTC)
             console(wide=output == "wide").print(Fitting(COLUMNS, [one.cells(now) for one in found]))
         else:
             typer.echo("no node is avoided")
@@ -118,8 +118,6 @@ def list_nodes(profiles: Iterable[CapacityProfile], broken: Iterable[NodeView], 
     found = [Avoided(node.name, "broken", node.fault) for node in broken]
     for profile in profiles:
         for one in profile.status.nodes:
-            if not one.faults:
-                continue
             newest = one.faults[-1]
             state = bad_nodes.standing(one.faults, namespace) or formats.NOTHING
             found.append(Avoided(one.node, state, newest.reason, profile.metadata.name, len(one.faults), newest.at))

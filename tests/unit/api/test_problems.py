@@ -24,6 +24,10 @@ def test_each_kind_of_mistake_has_words() -> None:
                     "checkpoint": {"storage": {"s3": {"bucket": "runs"}}, "keep": {"last": 1001}},
                     "suspend": 1,
                     "goal": {"steps": 0},
+                    "failure": {
+                        "rules": [{"exitCodes": ["42"], "action": "Fail"}, {"exitCodes": [], "action": "Fail"}],
+                        "stallTimeout": False,  # as YAML reads Off
+                    },
                 },
             }
         )
@@ -37,5 +41,9 @@ def test_each_kind_of_mistake_has_words() -> None:
         "spec.checkpoint.storage.s3.prefix: required",
         "spec.checkpoint.keep.last: 1001: must be at most 1000",
         "spec.goal.steps: 0: must be at least 1",
+        'spec.failure.rules[0].exitCodes[0]: "42": must be a whole number',
+        "spec.failure.rules[1].exitCodes: 0 items: must have at least 1 items",
+        'spec.failure.stallTimeout: False: must be Auto, "Off" in quotes (YAML reads Off as false), or a duration from '
+        "10s to 7d, as 20m",
         "spec.suspend: 1: must be true or false",
     ]

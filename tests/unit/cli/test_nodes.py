@@ -59,6 +59,21 @@ def test_the_table_says_what_each_node_is_for_this_namespace() -> None:
     assert rows["elsewhere"] == "gpus - 1 ContainerLost 2h00m"
 
 
+def test_faults_that_are_forgiven_or_too_old_are_not_shown(api: FakeApi) -> None:
+    """Breaks if a node that was just forgiven still counts as avoided, until the operator has written the status."""
+    shown = profile()
+    now = datetime.now(UTC)
+    given = {"bad": format_time(now), "suspect": format_time(now - timedelta(hours=3))}
+    shown["metadata"]["annotations"] = {ANNOTATION_FORGIVEN: json.dumps(given)}
+    for one in shown["status"]["nodes"]:
+        if one["node"] == "elsewhere":
+            one["faults"][0]["at"] = format_time(now - timedelta(hours=25))
+    api.answers = {("GET", PROFILES): listing(shown), ("GET", NODES): listing()}
+    found = json.loads(CliRunner().invoke(app, ["nodes", "-n", "demo", "-o", "json"]).output)["nodes"]
+    assert [one["node"] for one in found] == ["suspect"]
+    assert "no profile tells a fault" in CliRunner().invoke(app, ["nodes", "--forgive", "bad"]).output
+
+
 def test_without_faults(api: FakeApi) -> None:
     api.answers = {("GET", PROFILES): listing(), ("GET", NODES): listing()}
     assert CliRunner().invoke(app, ["nodes"]).output == "no node is avoided\n"

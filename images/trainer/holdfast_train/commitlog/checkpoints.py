@@ -159,12 +159,12 @@ class Checkpoints:
         written: Manifest,
         begun: float,
         fresh: CheckpointName | None = None,
-        clean: int | None = None,
+        clean: records.Clean | None = None,
         series: tuple[str, ...] = (),
     ) -> Saved:
         """Commit a checkpoint whose data is in the storage. `begun`: the start of its capture, by time.monotonic().
 
-        `clean` and `series`: as of the Commit.
+        `clean`: of the step that is saved. `series`: as of the Commit.
 
         Its parts may lie under other names: `fresh`, which this save has used first, or names that a checkpoint in the
         log uses. CheckpointCorruptError if they lie elsewhere, or are missing.
@@ -185,8 +185,9 @@ class Checkpoints:
             sha256=hashlib.sha256(data).hexdigest(),
             size=written.size,
             uses=tuple(records.Use(name, size) for name, size in sorted(written.sizes.items()) if name != written.name),
-            clean=clean,
+            clean=None if clean is None else clean.steps,
             series=series,
+            unknown=0 if clean is None else clean.unknown,
         )
         dropped = self._dropped
         self._undecided |= {name for name in (written.name, fresh) if name is not None}

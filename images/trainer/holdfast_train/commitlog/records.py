@@ -11,7 +11,7 @@ damaged record would copy the damage into all later records. `rules` says who ma
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from holdfast_train.environment import Identity
 from holdfast_train.errors import CheckpointCorruptError, CheckpointVersionError
@@ -23,6 +23,7 @@ from holdfast_train.format.version import EARLIER, VERSION, take_version
 __all__ = [
     "HEALTHY_STEPS",
     "IMPORTED_NAMESPACE",
+    "Clean",
     "Commit",
     "Fence",
     "Keep",
@@ -82,6 +83,13 @@ class Use:
     size: int
 
 
+class Clean(NamedTuple):
+    """Before a step, `unknown` steps whose losses are not known; directly before these, `steps` with finite losses."""
+
+    steps: int
+    unknown: int = 0
+
+
 @dataclass(frozen=True)
 class Commit:
     """One checkpoint. `sha256` is the hash of its manifest.
@@ -90,10 +98,11 @@ class Commit:
     broken. `metric`: the value, a decimal, of the metric `metric_name`; None if the job keeps none by a metric or did
     not measure it at this step.
 
-    `clean`: how many steps directly before it had finite numbers; None if nothing watched them. `healthy`:
-    HEALTHY_STEPS steps after it had finite numbers too. `pinned`: a person wants to keep it. `skipped`: how many steps'
-    data rollbacks have passed over before it, so its step s + 1 takes the data of step s + 1 + `skipped`. `series`:
-    keys of segments of the history that its writer wrote since its commit before.
+    `clean`: how many steps had finite numbers, directly before the last `unknown` ones, whose losses were not known
+    when it was saved; None if nothing watched them. `healthy`: HEALTHY_STEPS steps after it had finite numbers too.
+    `pinned`: a person wants to keep it. `skipped`: how many steps' data rollbacks have passed over before it, so its
+    step s + 1 takes the data of step s + 1 + `skipped`. `series`: keys of segments of the history that its writer wrote
+    since its commit before.
     """
 
     seq: int
@@ -112,6 +121,7 @@ class Commit:
     pinned: bool = False
     skipped: int = 0
     series: tuple[str, ...] = ()
+    unknown: int = 0
 
     @property
     def names(self) -> frozenset[CheckpointName]:
@@ -272,13 +282,14 @@ def _after_commit(state: LogState, before: Commit | None, record: Record) -> Log
     if record.commit is None:
         raise CheckpointCorruptError(f"log record {record.seq} is a commit without a checkpoint")
     clean = record.commit.clean
+    known = record.commit.step - record.commit.unknown  # the newest step whose loss is known
     if clean is not None and before is not None and before.clean is not None:
-        steps = record.commit.step - before.step
+        steps = known - (before.step - before.unknown)
         clean = before.clean + steps if clean >= steps else clean
     made = replace(record.commit, seq=record.seq, clean=clean)
 
     def judged(commit: Commit) -> Commit:
-        is_healthy = clean is not None and HEALTHY_STEPS <= made.step - commit.step <= clean
+        is_healthy = clean is not None and HEALTHY_STEPS <= known - commit.step <= clean
         return replace(commit, healthy=True) if is_healthy else commit
 
     return replace(state, commits=(*map(judged, state.commits), made))
@@ -383,6 +394,7 @@ def decode(data: bytes, seq: int) -> tuple[Record, LogState]:
             state |= {"left": [], "rollbacks": []}
         for commit in (*state["left"], *state["commits"], *filter(None, [body["commit"]])):
             commit.setdefault("series", [])
+            commit.setdefault("unknown", 0)
             if version == EARLIER:
                 commit |= {"clean": None, "healthy": False, "pinned": False, "skipped": 0}
         record, after = decoded(Record, body), decoded(LogState, state)

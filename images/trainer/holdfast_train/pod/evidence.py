@@ -1,6 +1,6 @@
 """The evidence of hangs in a storage: one object for each node and hang. It holds no checkpoint, and no fence rules it.
 
-Retention and `holdfast checkpoints prune` leave it. The newest MOST objects stay, each of at most about 1.3 MB.
+Retention and `holdfast checkpoints prune` leave it. The newest MOST objects stay, each of at most about 1.8 MB.
 """
 
 import json
@@ -23,6 +23,8 @@ __all__ = ["MOST", "attempts", "keep", "read"]
 PREFIX: Final = "evidence/"
 KEY: Final = re.compile(r"evidence/a([1-9][0-9]{0,17})-n([0-9]{1,9})-[0-9a-f]{12}\.json")
 MOST: Final = 256
+MOST_BYTES: Final = 8 << 20  # of one object that is read: others are not ours
+ALL_BYTES: Final = 512 << 20  # and of those that are read together
 PATIENCE: Final = 15.0  # seconds that the storage may not answer
 
 
@@ -39,12 +41,20 @@ def read(storage: Storage, attempt: int | None = None) -> list[dict[str, Any]]:
     """The evidence of one attempt, by default of the newest that has some, one document for each node. StorageError.
 
     Empty if there is none. If attempts of a job that was created anew have the same number, the newest hang counts.
+    ValueError if it is larger than a launcher writes: everybody who may write to the storage may write there.
     """
-    found = [(int(named[1]), entry) for entry in storage.entries(PREFIX) if (named := KEY.fullmatch(entry.key))]
-    if attempt is None and found:
-        attempt = max(found, key=lambda one: one[1].modified_at)[0]
-    newest = sorted((entry for number, entry in found if number == attempt), key=lambda entry: entry.modified_at)
-    documents = [decoded_json(storage.get(entry.key)) for entry in newest]
+    named = [(found, entry) for entry in storage.entries(PREFIX) if (found := KEY.fullmatch(entry.key))]
+    named.sort(key=lambda one: one[1].modified_at)
+    if attempt is None and named:
+        attempt = int(named[-1][0][1])
+    newest = {found[2]: entry for found, entry in named if int(found[1]) == attempt}
+    for entry in newest.values():
+        if entry.size > MOST_BYTES:
+            raise ValueError(f"{entry.key} has {entry.size} bytes; a launcher writes at most {MOST_BYTES}")
+    if (size := sum(entry.size for entry in newest.values())) > ALL_BYTES:
+        raise ValueError(f"attempt {attempt} has {size} bytes of evidence; at most {ALL_BYTES} are read")
+    ordered = sorted(newest.values(), key=lambda entry: entry.modified_at)
+    documents = [decoded_json(storage.get(entry.key)) for entry in ordered]
     of_node = {one["node"]: one for one in documents if one["jobUID"] == documents[-1]["jobUID"]}
     return [of_node[node] for node in sorted(of_node)]
 

@@ -317,7 +317,12 @@ def _load(name: str, thing: Stateful, state: Any, restored: Restored) -> None:
         if isinstance(error, RuntimeError) and type(error) is not RuntimeError:
             raise  # no memory or a lost GPU: own classes of errors, which are not about the state
         words = textwrap.shorten(f"{type(error).__name__}: {error}", SHOWN, placeholder=" and more").rstrip(".")
-        raise StateError(f"{name!r} cannot load its state from {restored.uri}: {words}. So {UNDO}") from error
+        do = (
+            f"leave {name!r} out of checkpoint.resume.only, or make it as that program made it"
+            if restored.only
+            else UNDO
+        )
+        raise StateError(f"{name!r} cannot load its state from {restored.uri}: {words}. So {do}") from error
     if isinstance(thing, Positioned) and thing.step != restored.step:
         raise StateError(
             f"{name!r} in {restored.uri} is at step {thing.step}, but the checkpoint is of step {restored.step}: one "

@@ -14,6 +14,7 @@ from holdfast_train.ranks import Ranks
 from holdfast_train.run.leaving import end_now, hand_over
 from holdfast_train.run.notice import Notice
 from holdfast_train.run.quick_end import end_quickly
+from holdfast_train.run.rollback import Faults
 from holdfast_train.save.coordinator import SaveCoordinator
 from holdfast_train.save.last_save import choose_last_save
 from holdfast_train.save.schedule import FINAL_PATIENCE, SaveSchedule
@@ -61,18 +62,21 @@ class Ending:
         self._storage: RetryingStorage | None = None
         self._checkpoints: Checkpoints | None = None
         self._coordinator: SaveCoordinator | None = None
+        self._faults: Faults | None = None
         self._has_verdict = False
 
     def open_storage(self, storage: RetryingStorage) -> None:
         """The run uses `storage` from now on."""
         self._storage = storage
 
-    def begin_saving(self, checkpoints: Checkpoints | None, coordinator: SaveCoordinator) -> None:
+    def begin_saving(
+        self, checkpoints: Checkpoints | None, coordinator: SaveCoordinator, faults: Faults | None = None
+    ) -> None:
         """From now on there are steps to save, and a fence to hand over. `checkpoints` is set on rank 0 alone.
 
         The verdict "running" stays until the run ends, and shows a program that ends before its run.
         """
-        self._checkpoints, self._coordinator = checkpoints, coordinator
+        self._checkpoints, self._coordinator, self._faults = checkpoints, coordinator, faults
         message = "the program ended in the block of its Run, and did not leave the block"
         write_rank_verdict(self._verdict_folder, self._ranks.rank, "running", reason="RunNotEnded", message=message)
 
@@ -158,6 +162,8 @@ class Ending:
             message = f"training was completed at step {step} by an earlier attempt"
             self._write_verdict("completed", step, reason=AlreadyCompleteError.reason, message=message)
         elif not self.left:
+            if self._faults is not None:
+                self._faults.check_last_steps()
             # Without storage no record proves the end, so exit code and signals decide, as for any program.
             if self._storage is not None:
                 self._wait_for_pending(step)

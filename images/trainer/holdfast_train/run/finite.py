@@ -7,8 +7,9 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from holdfast_train.commitlog.records import Clean
 from holdfast_train.environment import Spike
 from holdfast_train.run.spike import SpikeRule
 
@@ -26,14 +27,24 @@ NORMS: Final = ("grad_norm", "gradient_norm")  # metrics that a fault shows
 class Fault:
     """Too many losses were not finite, or exploded.
 
-    `first` and `last`: the first and the last step of the newest such losses in a row; `clean` steps before `first`
-    were finite. `words`: the steps with their losses and gradient norms, for people.
+    `first` and `last`: the first and the last step of the newest such losses in a row. `good`: the newest step before
+    `first` whose loss is known; `clean` steps up to it were finite. A program that reports few of its losses tells
+    nothing of the steps between the two. `words`: the steps with their losses and gradient norms, for people.
     """
 
     first: int
     last: int
+    good: int
     clean: int
     words: str
+
+
+class _Row(NamedTuple):
+    """Bad losses in a row: the step of the first, and what `Fault` says of the steps before it."""
+
+    first: int
+    good: int
+    clean: int
 
 
 class _Ring:
@@ -91,29 +102,40 @@ class FiniteGuard:
         self._is_on = False
         self._start = 0
         self._seen: int | None = None  # the newest step whose loss is known
-        self._bad: deque[tuple[int, float]] = deque()
+        self._bad: deque[tuple[int, float]] = deque()  # of the last WINDOW steps, and of the row
         self._in_a_row = 0
         self._last_bad: int | None = None
-        self._clean_before = 0  # steps that were finite before the first of `_bad`
+        self._row = self._high_row = _Row(0, 0, 0)
         self._ring: _Ring | None = None
         self._norms: deque[tuple[int, Any]] = deque(maxlen=4 * READ_EVERY)
         self._spike: SpikeRule | None = None
         self._high: deque[tuple[int, float]] = deque(maxlen=SHOWN)  # the newest losses far above, in a row
-        self._high_from, self._clean_before_high = 0, 0  # the step of the first of them, and finite steps before it
 
     def start(self, step: int, *, is_on: bool, spike: Spike | None = None) -> None:
         """Watch the steps after `step`."""
         self._start, self._is_on = step, is_on
         self._spike = None if spike is None else SpikeRule(spike)
 
-    @property
-    def clean(self) -> int | None:
-        """How many steps up to the newest known one were finite; None if nothing is known. It waits for the GPU."""
-        if self._ring is not None:
-            self._judge_all(self._ring.read_all())
+    def settle(self) -> bool:
+        """Judge every loss that was noted. True if there is a fault. It waits for the GPU."""
+        self._judge_rest()
+        return self.fault is not None
+
+    def clean(self, step: int) -> Clean | None:
+        """How many steps up to `step` had finite losses; None if nothing is known. It waits for the GPU.
+
+        While losses are far above the others, nothing is known of the steps from the first of them on.
+        """
+        self._judge_rest()
         if self._seen is None:
             return None
-        return self._seen - (self._start if self._last_bad is None else self._last_bad)
+        good = self._high_row.good if self._high else self._seen
+        return Clean(max(good - self._begin, 0), step - good)
+
+    @property
+    def _begin(self) -> int:
+        """The step after which all losses that are known were finite."""
+        return self._start if self._last_bad is None else self._last_bad
 
     def note(self, step: int, measured: Mapping[str, Any]) -> bool:
         """Take the loss of `step` from `measured`, if it has one. True if there is a fault."""
@@ -139,6 +161,10 @@ class FiniteGuard:
         self._judge_all(self._ring.read())
         self._ring.add(step, loss)
 
+    def _judge_rest(self) -> None:
+        if self._ring is not None:
+            self._judge_all(self._ring.read_all())
+
     def _judge_all(self, losses: Iterable[tuple[int, float]]) -> None:
         for step, loss in losses:
             self._judge(step, loss)
@@ -152,11 +178,11 @@ class FiniteGuard:
             self._judge_height(step, loss, before)
             return
         if not self._in_a_row:
-            self._clean_before = before - (self._start if self._last_bad is None else self._last_bad)
+            self._row = _Row(step, before, before - self._begin)
         self._in_a_row += 1
         self._last_bad = step
         self._bad.append((step, loss))
-        while self._bad[0][0] <= step - WINDOW:
+        while self._bad[0][0] <= step - WINDOW and len(self._bad) > self._in_a_row:
             self._bad.popleft()
         if self._in_a_row >= IN_A_ROW or len(self._bad) >= IN_WINDOW:
             self.fault = self._found()
@@ -170,13 +196,13 @@ class FiniteGuard:
             self._high.clear()
             return
         if not self._high:
-            self._high_from = step
-            self._clean_before_high = before - (self._start if self._last_bad is None else self._last_bad)
+            self._high_row = _Row(step, before, before - self._begin)
         self._high.append((step, loss))
         if is_fault:
             rule = f"{self._spike.in_a_row} in a row above {self._spike.limit:g}"
             words = f"the loss exploded, {rule}: {self._list(self._high)}"
-            self.fault = Fault(self._high_from, step, self._clean_before_high, words)
+            row = self._high_row
+            self.fault = Fault(row.first, step, row.good, row.clean, words)
 
     def _list(self, losses: Iterable[tuple[int, float]]) -> str:
         norms = dict(self._norms)
@@ -188,7 +214,7 @@ class FiniteGuard:
         return "; ".join(words(*one) for one in list(losses)[-SHOWN:])
 
     def _found(self) -> Fault:
-        first = self._bad[-self._in_a_row][0]
+        row = self._row
         rule = f"{self._in_a_row} in a row" if self._in_a_row >= IN_A_ROW else f"{len(self._bad)} of {WINDOW} steps"
         words = f"the loss was not finite, {rule}: {self._list(self._bad)}"
-        return Fault(first, self._bad[-1][0], self._clean_before, words)
+        return Fault(row.first, self._bad[-1][0], row.good, row.clean, words)

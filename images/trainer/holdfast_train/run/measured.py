@@ -1,6 +1,7 @@
 """What a program gives to its Run as numbers: checked when it is given, and read later."""
 
 import operator
+import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -46,7 +47,7 @@ def checked_number(name: str, value: Any) -> Any:
 
     No tensor is read: with CUDA that would wait for the GPU.
     """
-    if type(value) in (float, int):
+    if type(value) is float:
         return value
     if hasattr(value, "detach"):
         if value.numel() == 1 and not value.is_complex():
@@ -59,6 +60,8 @@ def checked_number(name: str, value: Any) -> Any:
             float(value)
         except (TypeError, ValueError):
             what = f"a {type(value).__name__}"
+        except OverflowError:
+            what = f"a {type(value).__name__} above {sys.float_info.max:g}"
         else:
             return value
     raise StateError(

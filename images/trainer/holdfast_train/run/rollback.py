@@ -4,19 +4,21 @@ The next attempt passes over the data of the steps between that checkpoint and t
 that (`Skips`): the same data would often spoil the training again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, Literal, NoReturn, Protocol, runtime_checkable
 
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.records import HEALTHY_STEPS, Commit, LogState, skipped_at
+from holdfast_train.environment import Environment
 from holdfast_train.errors import FencedError, HoldfastTrainError, NonFiniteError, NonFiniteStopError
 from holdfast_train.ranks import Ranks
 from holdfast_train.restore.restored import Restored
-from holdfast_train.run.finite import Fault
+from holdfast_train.run.finite import Fault, FiniteGuard
 from holdfast_train.say import say
 from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
 
-__all__ = ["Skips", "decide", "raise_fault", "skip", "target"]
+__all__ = ["Faults", "Skips", "decide", "skip", "target"]
 
 NonFinite = Literal["Rollback", "Stop", "Ignore"]
 MOST: Final = 2  # rollbacks of one job by its attempts; the next fault ends the job
@@ -58,37 +60,44 @@ def target(state: LogState, fault: Fault) -> Commit | None:
     """
 
     def is_healthy(commit: Commit) -> bool:
-        steps = fault.first - 1 - commit.step
-        return commit.healthy or HEALTHY_STEPS <= steps <= fault.clean
+        return commit.healthy or HEALTHY_STEPS <= fault.good - commit.step <= fault.clean
 
     return next((c for c in reversed(state.commits) if not c.corrupt and is_healthy(c)), None)
 
 
-def raise_fault(
-    action: NonFinite,
-    fault: Fault | None,
-    ranks: Ranks,
-    checkpoints: Checkpoints | None,
-    storage: RetryingStorage | None,
-    *,
-    objects: Iterable[object] = (),
-) -> NoReturn:
-    """End the attempt on all ranks, because one or more of them have a `fault`. Every rank calls it at the same step.
+@dataclass(frozen=True)
+class Faults:
+    """What all ranks of a run do about bad losses. Rank 0 alone has the `checkpoints`, which are in `storage`."""
 
-    Rank 0, which alone has the `checkpoints`, rolls back in the log first.
-    """
-    known = ranks.share(_first([one for one in ranks.gather(fault) if one is not None]))
-    skips = any(isinstance(one, Skips) for one in objects)
+    environment: Environment
+    guard: FiniteGuard
+    ranks: Ranks
+    checkpoints: Checkpoints | None
+    storage: RetryingStorage
+    objects: Mapping[str, object]
 
-    def act() -> HoldfastTrainError:
-        assert known is not None
-        if storage is None:
-            return decide(action, known, None, skips=skips)
-        with storage.within(PATIENCE_SECONDS):
-            return decide(action, known, checkpoints, skips=skips)
+    def end_attempt(self) -> NoReturn:
+        """End the attempt on all ranks, because some of them have a fault. Every rank calls it at the same step.
 
-    error: HoldfastTrainError = ranks.from_first(act)
-    raise error
+        Rank 0 rolls back in the log first.
+        """
+        skips = any(isinstance(one, Skips) for one in self.objects.values())
+        fault = self.ranks.share(_first([one for one in self.ranks.gather(self.guard.fault) if one is not None]))
+
+        def act() -> HoldfastTrainError:
+            with self.storage.within(PATIENCE_SECONDS):
+                return decide(self.environment.non_finite, fault, self.checkpoints, skips=skips)
+
+        error: HoldfastTrainError = self.ranks.from_first(act)
+        raise error
+
+    def check_last_steps(self) -> None:
+        """End the attempt on all ranks if the last losses make a fault: those of a GPU are read after their steps.
+
+        Every rank calls it, once its loop is over.
+        """
+        if self.ranks.any(self.guard.settle())[0]:
+            self.end_attempt()
 
 
 def _first(faults: list[Fault]) -> Fault | None:

@@ -30,7 +30,7 @@ from holdfast_train.run.finite import FiniteGuard
 from holdfast_train.run.measured import Measurements, checked_goal, checked_report, decimals
 from holdfast_train.run.notice import Notice
 from holdfast_train.run.one_run import OneRun
-from holdfast_train.run.rollback import raise_fault, skip
+from holdfast_train.run.rollback import Faults, skip
 from holdfast_train.run.slow_ranks import SlowRanks
 from holdfast_train.run.step_agreement import HELD_SECONDS, StepAgreement
 from holdfast_train.run.step_boundary import StepBoundary
@@ -74,6 +74,7 @@ class Run:
         self._rules = rules or {}
         check_rules(self._rules)
         self._guard = FiniteGuard()
+        self._faults: Faults | None = None
         self._slow = SlowRanks()
         self._boundary = StepBoundary((*self._objects.values(), *self._per_rank.values()), self._slow.begin_step)
         self.step = 0
@@ -211,14 +212,12 @@ class Run:
         """Leave, save or end, if a rank has to. `put_off`: the program has called `save` inside this step."""
         checkpointer = self._checkpointer
         full = checkpointer is not None and not checkpointer.saver.can_begin
-        out = checkpointer is not None and checkpointer.stop_error is not None
-        wrong = self._guard.fault is not None
+        out, wrong = checkpointer is not None and bool(checkpointer.stop_error), self._guard.fault is not None
         leave, save, full, out, wrong = self._ranks.any(self._notice.is_given, self._save_is_due(), full, out, wrong)
         if checkpointer is not None and out:
             checkpointer.raise_stop_error()
-        if wrong and self._environment is not None:
-            known = self._ranks, self._checkpoints, self._storage
-            raise_fault(self._environment.non_finite, self._guard.fault, *known, objects=self._objects.values())
+        if wrong and self._faults is not None:
+            self._faults.end_attempt()
         if self._goal is not None and self.step >= self._goal:
             return  # the end saves in any case, and a completed training is better than one that left
         if leave:
@@ -269,6 +268,7 @@ class Run:
         self._boundary.watch(self._objects.values())
         self._slow.start(environment, self._ranks, self._objects.values(), self._progress, self._poke)
         self._guard.start(self.step, is_on=environment.non_finite != "Ignore", spike=environment.spike)
+        self._faults = Faults(environment, self._guard, self._ranks, self._checkpoints, storage, self._objects)
         self._saving.start(None if restored is None else restored.step_in(storage.uri))
         self._saving.requested |= restored is not None and not restored.is_stored
         fence = self._checkpoints.log.fence if self._checkpoints else None  # on rank 0, which has raised it
@@ -279,11 +279,11 @@ class Run:
             schedule=self._saving,
             on_change=self._poke,
             metrics=lambda: decimals(self._measured.of_step),
-            clean=lambda: self._guard.clean,
+            clean=self._guard.clean,
             resumed=self.resumed_from,
         )
         self._measured.series = self._checkpointer.series
-        self._ending.begin_saving(self._checkpoints, self._checkpointer)
+        self._ending.begin_saving(self._checkpoints, self._checkpointer, self._faults)
 
     def _connect(self, environment: Environment) -> None:
         """Connect this process with the other ranks, with SIGTERM and with the operator."""

@@ -4,8 +4,12 @@ A loss is far above if it exceeds the median of the window by more than `deviati
 deviation, which is scaled by 1.4826 to that of a normal distribution. Median and deviation hardly move if a few losses
 are wild, and mean and variance do: C. Leys et al., Detecting outliers: Do not use standard deviation around the mean,
 use absolute deviation around the median, Journal of Experimental Social Psychology 49 (2013).
+
+If more than half of the losses are equal, as those of a margin loss that is 0 for most batches, the median deviation
+is 0. Then the mean absolute deviation counts, scaled by 1.2533.
 """
 
+import math
 from collections import deque
 from statistics import median
 from typing import Final
@@ -15,6 +19,7 @@ from holdfast_train.environment import Spike
 __all__ = ["SpikeRule"]
 
 NORMAL: Final = 1.4826
+MEAN_NORMAL: Final = 1.2533  # as NORMAL, for a mean
 LEAST: Final = 0.01  # of the median: losses that hardly differ have no deviation, and each change would be a spike
 RENEWED: Final = 8  # looks at the window while it is filled once: a look sorts it twice
 
@@ -45,6 +50,8 @@ class SpikeRule:
         ):
             self._fresh = 0
             middle = median(self._window)
-            deviation = NORMAL * median(abs(one - middle) for one in self._window)
-            self.limit = middle + self._spike.deviations * max(deviation, LEAST * abs(middle))
+            apart = [abs(one - middle) for one in self._window]
+            deviation = NORMAL * median(apart) or MEAN_NORMAL * sum(apart) / len(apart)
+            least = max(deviation, LEAST * abs(middle))
+            self.limit = middle + self._spike.deviations * (least or math.inf)  # all are 0: no scale is known
         return False

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from holdfast_train.commitlog.checkpoints import Saved
+from holdfast_train.commitlog.records import Clean
 from holdfast_train.errors import (
     HoldfastTrainError,
     RanksDifferError,
@@ -34,7 +35,7 @@ class SaveCoordinator:
 
     `stop_error`: why this attempt must end, on rank 0: a newer one has started. `on_change` is called in a thread when
     there is something new to report. `metrics` returns what was measured in this step, as decimals; `clean` returns how
-    many steps up to this one had finite losses. `resumed`: the step from which this run went on. `series` takes
+    many steps up to a step had finite losses. `resumed`: the step from which this run went on. `series` takes
     the history of the training, on rank 0.
     """
 
@@ -47,7 +48,7 @@ class SaveCoordinator:
         schedule: SaveSchedule,
         on_change: Callable[[], None],
         metrics: Callable[[], Mapping[str, str]],
-        clean: Callable[[], int | None] = lambda: None,
+        clean: Callable[[int], Clean | None] = lambda _: None,
         resumed: int | None = None,
     ) -> None:
         self._attempt = opened.environment.identity.attempt
@@ -96,7 +97,7 @@ class SaveCoordinator:
         # Of the data that rank 0 names here, every rank decides for itself whether it uses it again.
         names = FrozenNames(CheckpointName.new(step, self._attempt), self.saver.frozen.committed)
         name, names, metrics, clean, self._must_compare = self._ranks.share(
-            (CheckpointName.new(step, self._attempt), names, self._metrics(), self._clean(), self._must_compare)
+            (CheckpointName.new(step, self._attempt), names, self._metrics(), self._clean(step), self._must_compare)
         )
         self._compare()
         self._newest, self._result = name, None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from holdfast_train import errors
 from holdfast_train.commitlog.checkpoints import Saved
-from holdfast_train.commitlog.records import Fence
+from holdfast_train.commitlog.records import Clean, Fence
 from holdfast_train.environment import Environment
 from holdfast_train.errors import HoldfastTrainError, RanksDifferError, StorageError
 from holdfast_train.format.alike import ALL_ALIKE, Apart
@@ -82,7 +82,7 @@ class Save:
     tensors in this save; `kept`: the name of this rank's parts if the plan keeps them. `tree` describes the state of
     all ranks, `own` this rank's, with what is `apart`; `sums`: its `byte_sums`. `is_change`: `tree` is the `delta` from
     the tree of the save before. `begun`: time.monotonic() of the trainer. The storage may be silent for `patience`
-    seconds, and nothing is retried after `at_most` seconds. `clean`: as of the Commit.
+    seconds, and nothing is retried after `at_most` seconds. `clean`: of this step.
     """
 
     name: CheckpointName
@@ -102,7 +102,7 @@ class Save:
     apart: Apart = ALL_ALIKE
     sums: Mapping[str, str] = field(default_factory=dict)
     is_change: bool = False
-    clean: int | None = None
+    clean: Clean | None = None
 
 
 @dataclass(frozen=True)

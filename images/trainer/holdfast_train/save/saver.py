@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from weakref import ref
 
 from holdfast_train.commitlog.checkpoints import Saved
+from holdfast_train.commitlog.records import Clean
 from holdfast_train.errors import HoldfastTrainError, StateError, StorageUnreachableError, WriterLostError
 from holdfast_train.format.alike import ALL_ALIKE, Facts, Sample, byte_sums, draw_of
 from holdfast_train.format.names import CheckpointName
@@ -140,7 +141,7 @@ class Saver:
         patience: float,
         at_most: float = math.inf,
         metrics: Mapping[str, str] | None = None,
-        clean: int | None = None,
+        clean: Clean | None = None,
         frozen: FrozenNames | None = None,
         waits: bool = False,
     ) -> None:

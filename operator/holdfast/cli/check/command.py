@@ -11,6 +11,7 @@ from holdfast.api.names import JOB_KIND
 from holdfast.api.objects import TrainingJob
 from holdfast.api.review import is_ours, review
 from holdfast.cli.check.accelerator_memory import Needs, read_needs
+from holdfast.cli.check.failure_reasons import check_reasons
 from holdfast.cli.check.findings import Report, show, to_objects
 from holdfast.cli.check.manifests import read
 from holdfast.cli.check.memory_room import State, check_memory
@@ -112,6 +113,8 @@ def _review(manifest: Manifest) -> Report:
     report.problems(review(manifest))
     if not report.refused:
         report.note("schema", "every field is valid")
+        if manifest["kind"] == JOB_KIND:
+            check_reasons(TrainingJob.parse(manifest).spec.failure, report)
     return report
 
 

@@ -27,7 +27,7 @@ def select(prefix: Prefix, text: str) -> Selected:
         if not commits:
             raise CliError(f"nothing is committed below {prefix.uri} yet", code=ExitCode.NOT_FOUND, hint=_WAIT)
         return Selected(commits[-1].name, commits[-1])
-    if text.isdecimal():
+    if text.isdecimal() and len(text) < 20:
         found = [c for c in prefix.state.every if c.step == int(text)]  # those of the present branch are the last
         if found:
             return Selected(found[-1].name, found[-1])

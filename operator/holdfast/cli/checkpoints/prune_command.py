@@ -16,7 +16,7 @@ from holdfast.cli.checkpoints.manifests import read_manifest
 from holdfast.cli.checkpoints.on_storage import Opened, on_storage
 from holdfast.cli.checkpoints.pick import Selected
 from holdfast.cli.checkpoints.prune_plan import Plan, broken_commits, plan, still_unnamed
-from holdfast.cli.checkpoints.survey import Prefix, log_for_person, newest_state, survey
+from holdfast.cli.checkpoints.survey import Prefix, check_owner, log_for_person, newest_state, survey
 from holdfast.cli.errors import CliError
 from holdfast.cli.storage.address import Found, explain
 from holdfast.cli.terminal import formats
@@ -76,6 +76,7 @@ def prune(
     )
     keep = retention(at.found, keep_last, every)
     prefix = survey(at.storage)
+    check_owner(at.found, prefix.state)
     broken = broken_commits(prefix, _unreadable(at.storage, prefix)) if keep else {}
     made = plan(prefix, keep, broken, old, datetime.now(UTC))
     if made.refused:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from holdfast.cli.errors import CliError, ExitCode
+from holdfast.cli.storage.address import Found
 from holdfast_train.commitlog.log import CommitLog, read
 from holdfast_train.commitlog.records import Commit, LogState
 from holdfast_train.environment import Identity
@@ -133,6 +134,21 @@ def log_for_person(storage: Storage, state: LogState) -> CommitLog:
     found = CommitLog(storage, Identity(owner.namespace, owner.job, owner.job_uid, 0, ""))
     found.state = state
     return found
+
+
+def check_owner(found: Found, state: LogState) -> None:
+    """CliError if a job was named, and the prefix belongs to another one: nothing there is changed in its name.
+
+    The author of a job chooses its prefix, and whoever changes the prefix may use keys for more than that job.
+    """
+    owner = state.owner
+    if found.job is None or owner is None or (owner.namespace, owner.job) == found.job[:2]:
+        return
+    raise CliError(
+        f"nothing was changed: {found.uri}, which is the prefix of {found.job.namespace}/{found.job.name}, belongs to "
+        f"{owner.namespace}/{owner.job}",
+        hint=f"if you mean that training, name it, or give {found.uri}",
+    )
 
 
 def group(data: Iterable[Entry], manifests: Iterable[Entry]) -> dict[CheckpointName, Objects]:

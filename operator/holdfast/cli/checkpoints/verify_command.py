@@ -16,7 +16,7 @@ from holdfast.cli.checkpoints.on_storage import Opened, on_storage
 from holdfast.cli.checkpoints.options import Chosen
 from holdfast.cli.checkpoints.pick import LATEST, Selected, select
 from holdfast.cli.checkpoints.show_command import several
-from holdfast.cli.checkpoints.survey import Prefix, log_for_person, survey
+from holdfast.cli.checkpoints.survey import Prefix, check_owner, log_for_person, survey
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast_train.commitlog.records import LogState
 from holdfast_train.errors import CheckpointCorruptError, FencedError, KeyMissingError
@@ -64,6 +64,8 @@ def verify(
     if every and named != LATEST:
         raise typer.BadParameter(f"{named} is one checkpoint, but --all means all of them: give one or the other")
     prefix = survey(at.storage)
+    if take_back:
+        check_owner(at.found, prefix.state)
     verdicts = verify_all(at.storage, _named(prefix) if every else [select(prefix, named)])
     intact = tuple(v.selected.commit.seq for v in verdicts if v.is_wrongly_quarantined and v.selected.commit)
     if take_back and intact:

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.api.job import Keep, S3Storage
 from holdfast.api.objects import TrainingJob
+from holdfast.api.status import Phase
 from holdfast.cli.cluster import job_api
 from holdfast.cli.cluster.connect import Target, connect
 from holdfast.cli.errors import CliError, ExitCode
@@ -55,11 +56,19 @@ class Where:
         return "/" in self.place or self.place.startswith((".", "~"))
 
 
+class OfJob(NamedTuple):
+    """The job whose name was typed. `phase`: None if the operator has not seen it yet."""
+
+    namespace: str
+    name: str
+    phase: Phase | None
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """A place that was found. `name`: the checkpoint in the address, if any; `keep`: the job's retention.
 
-    `notes` are for people: what could not be read, and what is used instead.
+    `job`: None if an address was typed. `notes` are for people: what could not be read, and what is used instead.
     """
 
     uri: str
@@ -69,6 +78,7 @@ class Found:
     credentials: Credentials = field(default_factory=Credentials)
     keep: Keep | None = None
     notes: tuple[str, ...] = ()
+    job: OfJob | None = None
 
     def open(self) -> RetryingStorage:
         """The storage; nothing is contacted yet. StorageInvalidError if the address cannot be parsed."""
@@ -149,6 +159,7 @@ async def storage_of(client: Client, job: TrainingJob, where: Where, *, trust_en
         credentials=credentials,
         keep=checkpoint.keep,
         notes=notes,
+        job=OfJob(meta.namespace, meta.name, job.status.phase),
     )
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from holdfast.cli.pages.jobs_page import JobRow, Jobs
 from holdfast.cli.pages.tiers_page import Teachers, Tiers, learned, newest
 from holdfast.cli.ui.kept_list import KeptList
 from holdfast.cli.ui.pulse import Pulse
+from holdfast.core.observe import bad_nodes
 from holdfast.runtime.apiserver.client import Client
 
 SLICE: Final = 0.01  # seconds for which reading jobs may keep other tasks waiting
@@ -114,7 +116,8 @@ class Cluster:
         found = []
         for raw in self._profiles.objects:
             try:
-                found.append(CapacityProfile.parse({**raw, "apiVersion": API_VERSION, "kind": PROFILE_KIND}))
+                profile = CapacityProfile.parse({**raw, "apiVersion": API_VERSION, "kind": PROFILE_KIND})
+                found.append(bad_nodes.as_of(profile, datetime.now(UTC)))
             except SpecError as error:
                 notes.append(f"This version cannot read the profile {_key(raw)[1]}: {error}")
         found.sort(key=lambda profile: profile.metadata.name)

@@ -105,7 +105,22 @@ def _worth_keeping(faults: Sequence[NodeFault]) -> list[NodeFault]:
 
 def _still_counts(fault: NodeFault, node: NodeView | None, forgiven: datetime | None, now: datetime) -> bool:
     is_same = node is not None and (node.created_at is None or node.created_at <= fault.at)
-    return is_same and now - fault.at < EXPIRE and (forgiven is None or fault.at > forgiven)
+    return is_same and _is_held(fault, forgiven, now)
+
+
+def _is_held(fault: NodeFault, forgiven: datetime | None, now: datetime) -> bool:
+    return now - fault.at < EXPIRE and (forgiven is None or fault.at > forgiven)
+
+
+def as_of(profile: CapacityProfile, now: datetime) -> CapacityProfile:
+    """The profile without faults of nodes that are too old by now, or were forgiven after its status was written."""
+    forgiven = forgiven_nodes(profile)
+    kept = (
+        (one.node, tuple(fault for fault in one.faults if _is_held(fault, forgiven.get(one.node), now)))
+        for one in profile.status.nodes
+    )
+    nodes = tuple(NodeFaults(node=node, faults=faults) for node, faults in kept if faults)
+    return profile.model_copy(update={"status": profile.status.model_copy(update={"nodes": nodes})})
 
 
 def of_profile(

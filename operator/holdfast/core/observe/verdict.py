@@ -4,13 +4,25 @@ It comes from a user's container, so it is not trusted: its size and types are c
 """
 
 import json
-from typing import Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from holdfast.api.attempt import EndReason
 from holdfast.api.scalars import EXACT
 from holdfast.core.observe.hang import Hang
+from holdfast.core.observe.notices import NODE_SIGNS, NOTICE_REASONS
+
+UNKNOWN: Final = "Unknown"
+# What only the cluster or the operator can know. Other jobs learn from some of these which nodes are bad.
+_OF_OTHERS: Final = (frozenset(EndReason) | NODE_SIGNS | NOTICE_REASONS) - {
+    EndReason.COMMAND_NOT_FOUND, EndReason.EXITED, EndReason.FENCED, EndReason.OUT_OF_MEMORY, EndReason.STALLED,
+}  # fmt: skip
+
+
+def _own(reason: str) -> str:
+    return UNKNOWN if reason in _OF_OTHERS else reason
 
 
 class Verdict(BaseModel):
@@ -20,7 +32,7 @@ class Verdict(BaseModel):
 
     v: Literal[1]
     outcome: Literal["completed", "drained", "failed", "misconfigured", "fenced"]
-    reason: str = Field("Unknown", max_length=64, pattern=r"^[A-Za-z0-9]+$")
+    reason: Annotated[str, AfterValidator(_own)] = Field(UNKNOWN, max_length=64, pattern=r"^[A-Za-z0-9]+$")
     message: str = Field("", max_length=4096)
     exit_code: int | None = None
     signal: int | None = None

@@ -6,7 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.decisions.histories import record
-from tests.support.decisions.snapshots import NOW, at, job, node, nodes, profile, snapshot, status, tier
+from tests.support.decisions.snapshots import (
+    NOW,
+    at,
+    job,
+    node,
+    nodes,
+    profile,
+    settled,
+    snapshot,
+    status,
+    tier,
+    verdict,
+)
+from tests.support.decisions.snapshots import attempt as attempt_now
+from tests.support.decisions.snapshots import ended as ended_pod
 
 from holdfast.api.knowledge import MAX_FAULTY
 from holdfast.api.names import ANNOTATION_FORGIVEN
@@ -102,6 +116,18 @@ def test_what_one_namespace_says_of_its_programs_counts_only_there():
     assert suspects(seen(a_job(namespace="speech"), profile=both))["n1"] >= AVOIDED
 
 
+# Breaks if a tenant keeps all others from a node with programs that claim what only the cluster can know.
+@pytest.mark.parametrize("reason", ["NodeSilent", "NodeFaulty", "ContainerLost", "SlowRank"])
+@pytest.mark.parametrize("outcome", ["failed", "drained"])
+def test_a_verdict_cannot_speak_for_the_cluster(outcome, reason):
+    claimed = ended_pod(1, 1, verdict(outcome, reason))
+    over = settled(snapshot(job(status(attempt_now()), meta={"namespace": "vision"}), claimed)).status
+    assert over.history[-1].node == "n1"
+    assert over.history[-1].reason == "Unknown"
+    mine = job(over, meta={"namespace": "vision"})
+    assert suspects(seen(a_job(namespace="language"), profile=told(mine))) == {}
+
+
 def test_no_namespace_pushes_out_what_the_cluster_says():
     """Breaks if a tenant can hide a silent node from other tenants with claims of its own, which are newer."""
     silent = a_job(ended(1), ended(2), namespace="language", uid="u-silent")
@@ -184,6 +210,14 @@ def test_a_forgiven_node_begins_anew():
     mine = a_job(ended(1), ended(2), ended(3, seconds=-5))
     words = forgive(profile(), "n1", at(-30))
     assert suspects(seen(mine, profile=told(mine, forgiven=words))) == {"n1": 1}
+
+
+def test_a_status_that_was_not_written_since_tells_nothing_old():
+    """Breaks if holdfast nodes shows a node that was just forgiven, or whose faults are over."""
+    shared = told(a_job(ended(1), ended(2, "n2"), ended(3, "n3", seconds=60 - EXPIRE.total_seconds())))
+    shared.metadata.annotations[ANNOTATION_FORGIVEN] = forgive(shared, "n1", at(-30))
+    assert [one.node for one in bad_nodes.as_of(shared, at(0)).status.nodes] == ["n2", "n3"]
+    assert [one.node for one in bad_nodes.as_of(shared, at(60)).status.nodes] == ["n2"]
 
 
 @pytest.mark.parametrize("words", ["", "[]", "{", '{"n1": 3}', '{"n1": "yesterday"}'])

@@ -200,6 +200,16 @@ def test_a_checkpoint_is_healthy_after_100_clean_steps() -> None:
     assert [c.step for c in first.state.commits if c.healthy] == [100, 260]
 
 
+def test_only_known_losses_make_a_checkpoint_healthy() -> None:
+    """Breaks if a program that reports each 1000th loss has healthy checkpoints after the newest one that is known."""
+    _, first = trained()
+    for step, known in ((850, None), (950, None), (1050, 1000), (1500, 1000), (1999, 1000), (2050, 2000)):
+        unknown = 0 if known is None else step - known
+        first.commit(replace(commit(step, clean=known), unknown=unknown), records.Keep(9))
+        healthy = [c.step for c in first.state.commits if c.healthy]
+        assert healthy == {850: [], 950: [], 2050: [850, 950, 1050, 1500]}.get(step, [850]), step
+
+
 def test_steps_that_nothing_watched_make_nothing_healthy() -> None:
     _, first = trained()
     for step in (100, 300, 500):

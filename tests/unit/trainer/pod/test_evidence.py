@@ -46,6 +46,27 @@ def test_the_nodes_of_the_newest_hang_are_read() -> None:
     assert evidence.read(storage, 4) == []
 
 
+# Breaks if what a stranger put into the storage fills the memory of the reader, such as that of holdfast ui.
+@pytest.mark.parametrize("limit", ["MOST_BYTES", "ALL_BYTES"])
+def test_what_is_larger_than_a_launcher_writes_is_not_read(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = MemoryStorage()
+    monkeypatch.setattr(storage, "get", lambda key: pytest.fail(f"{key} is read"))
+    keep(storage, document(3, text="x" * 1000))
+    monkeypatch.setattr(evidence, limit, 1000)
+    with pytest.raises(ValueError, match=r"has 1\d\d\d bytes"):
+        evidence.read(storage)
+
+
+def test_of_each_node_the_newest_object_alone_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if somebody who writes thousands of objects decides how much is read."""
+    storage, read = MemoryStorage(), list[str]()
+    keep(storage, *(document(3, number % 2, n=number) for number in range(40)))
+    get = storage.get
+    monkeypatch.setattr(storage, "get", lambda key: read.append(key) or get(key))
+    assert evidence.read(storage) == [document(3, 0, n=38), document(3, 1, n=39)]
+    assert len(read) == 2
+
+
 def test_the_command_stores_what_it_is_given_and_no_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -118,3 +118,15 @@ def test_names_that_cannot_be_restored(uri: str, tmp_path: Path, only: str, word
     found = verdict(tmp_path)
     assert (found["result"], found["reason"]) == ("misconfigured", "EnvironmentInvalid")
     assert words in found["message"]
+
+
+# Breaks if a model with another head is told to go to another prefix, where the same would come again.
+def test_a_model_with_other_shapes_says_what_to_leave_out(uri: str, tmp_path: Path) -> None:
+    Training().losses(environment(uri), 2)
+    with pytest.raises(SystemExit):
+        Run(
+            model=torch.nn.Linear(3, 7), environment=tuned(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), **MODEL)
+        ).__enter__()
+    message = verdict(tmp_path)["message"]
+    assert "size mismatch for weight" in message
+    assert message.endswith("leave 'model' out of checkpoint.resume.only, or make it as that program made it")

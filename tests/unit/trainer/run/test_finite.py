@@ -1,6 +1,7 @@
 """Which losses that are not finite make a fault, and how many steps before it were clean."""
 
 import time
+from dataclasses import astuple
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ def test_three_in_a_row_are_a_fault() -> None:
     assert found == Fault(
         5,
         7,
+        4,
         2,
         "the loss was not finite, 3 in a row: step 2 (nan, gradient norm 2.5); step 5 (nan, gradient norm 2.5); "
         "step 6 (inf, gradient norm 2.5); step 7 (nan, gradient norm 2.5)",
@@ -40,6 +42,30 @@ def test_ten_of_a_thousand_are_a_fault() -> None:
     assert watched({(every + 12) * n: NAN for n in range(1, 4 * IN_WINDOW)}).fault is None
 
 
+# Breaks if reports far apart count as none in a row, or if a step between two of them counts as good.
+@pytest.mark.parametrize("every", [1, 100, 400, 5000])
+def test_a_program_may_report_few_of_its_losses(every: int) -> None:
+    guard = FiniteGuard()
+    guard.start(0, is_on=True)
+    for step in range(every, 10 * every, every):
+        guard.note(step, {"loss": NAN if step > 5 * every else 1.0})
+        if step == 5 * every:
+            assert guard.clean(step + every - 1) == (step, every - 1)
+    assert guard.fault is not None
+    assert astuple(guard.fault)[:4] == (6 * every, 8 * every, 5 * every, 5 * every)
+
+
+def test_steps_from_the_first_high_loss_on_are_not_known_to_be_good() -> None:
+    """Breaks if a checkpoint inside a spike becomes healthy: a rollback would go to it."""
+    guard = FiniteGuard()
+    guard.start(0, is_on=True, spike=Spike(deviations=10, steps=5, window=20))
+    for step in range(100, 2500, 100):
+        guard.note(step, {"loss": 9.0 if step > 2200 else 1.0 + step % 300 / 1e4})
+    assert guard.clean(2450) == (2200, 250)
+    guard.note(2500, {"loss": 1.0})
+    assert guard.clean(2500) == (2500, 0)
+
+
 def test_losses_that_explode_are_a_fault() -> None:
     """Breaks if a rollback goes to a checkpoint inside the spike, or if single wild losses make one."""
     guard = FiniteGuard()
@@ -48,23 +74,23 @@ def test_losses_that_explode_are_a_fault() -> None:
     for step in range(101, 160):
         guard.note(step, {"loss": wild.get(step, 1.0 + step % 2 / 10), "grad_norm": 2.5})
     assert guard.fault is not None
-    assert (guard.fault.first, guard.fault.last, guard.fault.clean) == (150, 152, 19)
+    assert (guard.fault.first, guard.fault.last, guard.fault.good, guard.fault.clean) == (150, 152, 149, 19)
     assert guard.fault.words.startswith("the loss exploded, 3 in a row above ")
     assert "step 150 (9, gradient norm 2.5); step 151 (8, gradient norm 2.5)" in guard.fault.words
     assert "140" not in guard.fault.words
 
 
 def test_clean_steps() -> None:
-    assert FiniteGuard().clean is None
-    assert watched({}, start=40, upto=60).clean == 20
-    assert watched({45: NAN}, start=40, upto=60).clean == 15
+    assert FiniteGuard().clean(0) is None
+    assert watched({}, start=40, upto=60).clean(60) == (20, 0)
+    assert watched({45: NAN}, start=40, upto=60).clean(60) == (15, 0)
 
 
 def test_a_guard_that_is_off_reads_nothing() -> None:
     guard = FiniteGuard()
     guard.start(0, is_on=False)
     assert not any(guard.note(step, {"loss": NAN}) for step in range(1, 9))
-    assert guard.clean is None
+    assert guard.clean(8) is None
 
 
 def test_a_step_costs_little() -> None:
@@ -130,6 +156,6 @@ def test_losses_on_a_gpu_are_read_later() -> None:
         loss.fill_(NAN if step in (9, 10, 11) else 1.0)
         guard.note(step, {"loss": loss})
     torch.cuda.synchronize()
-    assert guard.clean is not None or guard.fault is not None
+    assert guard.clean(6 * READ_EVERY) is not None or guard.fault is not None
     assert guard.fault is not None
     assert (guard.fault.first, guard.fault.last, guard.fault.clean) == (9, 11, 8)

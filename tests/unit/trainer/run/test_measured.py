@@ -25,6 +25,7 @@ BAD = [
     (None, "a NoneType"),
     ([1.0], "a list"),
     (1j, "a complex"),
+    (10**400, "a int above"),
 ]
 
 

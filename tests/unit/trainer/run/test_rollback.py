@@ -1,5 +1,6 @@
 """A run whose losses are not finite: it goes back to a healthy checkpoint, and in the end it stops."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from holdfast_train.commitlog import records
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.examples.stub import Counter
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.run.finite import Fault
+from holdfast_train.run.finite import Fault, FiniteGuard
 from holdfast_train.run.rollback import target
 from holdfast_train.storage.folder import FolderStorage
 
@@ -89,6 +90,30 @@ def test_a_fault_in_the_last_steps_does_not_complete_the_training(tmp_path: Path
     assert state(tmp_path).complete is None
 
 
+class LateGuard(FiniteGuard):
+    """Knows all losses only when it must, as with a GPU that is many steps behind."""
+
+    noted: list[tuple[int, float]]
+
+    def note(self, step: int, measured: Mapping[str, Any]) -> bool:
+        self.noted = [*getattr(self, "noted", []), (step, measured["loss"])]
+        return False
+
+    def _take(self, *, wait: bool) -> None:
+        for one in self.noted if wait else ():
+            self._judge(*one)
+        self.noted = []
+
+
+def test_losses_of_the_last_steps_that_are_known_late_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if a training on a GPU completes although the losses of its last steps are not numbers."""
+    monkeypatch.setattr("holdfast_train.run.run.FiniteGuard", LateGuard)
+    assert run(tmp_path, 1, 200, bad=range(190, 200)) == (1, 0)
+    assert state(tmp_path).complete is None
+    assert "goes back to step 50" in verdict(tmp_path)["message"]
+    assert run(tmp_path, 2, 200) == (None, 50)
+
+
 @pytest.mark.parametrize(
     ("clean", "flags", "step"),
     [
@@ -103,8 +128,16 @@ def test_the_target(clean: int, flags: tuple[bool, ...], step: int | None) -> No
         records.Commit(n, 100 * n + 100 * (n > 1), 1, "t", CheckpointName(n, 1, "0"), "00", 1, healthy=flag)
         for n, flag in enumerate(flags, 1)
     )  # of the steps 100, 300 and 400
-    found = target(records.LogState(commits=commits), Fault(421, 423, clean, "x"))
+    found = target(records.LogState(commits=commits), Fault(421, 423, 420, clean, "x"))
     assert (found.step if found else None) == step
+
+
+def test_a_checkpoint_after_the_newest_known_loss_is_no_target() -> None:
+    """Breaks if steps whose losses nobody reported count as clean: their checkpoints may be the spoiled ones."""
+    commits = tuple(records.Commit(n, 1000 * n + 500, 1, "t", CheckpointName(n, 1, "0"), "00", 1) for n in range(1, 9))
+    found = target(records.LogState(commits=commits), Fault(6000, 8000, 5000, 5000, "x"))
+    assert found is not None
+    assert found.step == 4500
 
 
 SAMPLES, BATCH = 3000, 4

@@ -37,6 +37,10 @@ TABLE = [
     ("losses that do not differ", [*[2.0] * 100, *[2.1] * 10], None),
     ("losses that did not differ", [*[2.0] * 100, *[2.3] * 10], 105),
     ("losses below 0", [*[-2.0] * 100, *[-1.7] * 10], 105),
+    ("losses of 0 say nothing of other losses", [*[0.0] * 100, *[1e-3] * 20], None),
+    ("a margin loss, 0 for most batches", [*[0.0, 0.02, 0.0] * 40, *[0.02] * 20], None),
+    ("a margin loss that explodes", [*[0.0, 0.02, 0.0] * 40, *[5.0] * 10], 125),
+    ("numbers that are as large as can be", [*[0.0, 1e308, 0.0, -1e308, 0.0] * 40, *[1e308] * 20], None),
     ("a loss that falls at once", [*[2.0] * 100, *[0.1] * 100], None),
 ]
 

@@ -25,7 +25,10 @@ LOOK_SECONDS = 1.0  # between two looks
 AUTO, AUTO_LEAST = "Auto", 300.0  # seconds: shorter outages of a data source are no hang
 TIMES_P99, TIMES_LONGEST = 5.0, 2.0
 PAUSES_KEPT = 1000
-IDLE = 0.05  # of one core: a program that computes, loads or evaluates uses more
+# Of one core, over the whole limit: a program that computes, loads or evaluates uses more. Its threads that only watch,
+# such as a tracker that samples the machine, use less, but not in each second.
+IDLE = 0.05
+PARTS = 100  # of the limit, for which the use is known
 TRAINING = "training"
 
 
@@ -40,13 +43,15 @@ class Pace:
     """Judges from look to look whether a training hangs. Pure: `now` is in seconds, of any clock that does not jump.
 
     `limit`: seconds without a step; None for Auto. Auto learns the pauses between steps, and takes a program that uses
-    the processor for one that works: an evaluation may take longer than all steps before it.
+    the processor for one that works: an evaluation may take longer than all steps before it. What counts is the use
+    in the last `limit` seconds together.
     """
 
     def __init__(self, limit: float | None) -> None:
         self._limit = limit
         self._seen: Mapping[int, Rank] = {}
-        self._changed_at = self._idle_since = 0.0
+        self._changed_at = self._put_off_at = 0.0
+        self._used: deque[tuple[float, float]] = deque()  # when a part of the time ended, and processor time in it
         self._is_first = True  # no pause between two steps has begun
         self._pauses: deque[float] = deque(maxlen=PAUSES_KEPT)
 
@@ -60,25 +65,33 @@ class Pace:
         ordered = sorted(self._pauses)
         return max(AUTO_LEAST, TIMES_P99 * ordered[(len(ordered) - 1) * 99 // 100], TIMES_LONGEST * ordered[-1])
 
-    def look(self, ranks: Mapping[int, Rank], now: float, *, is_idle: bool) -> str:
-        """How the training hangs, in words; empty if it does not. `is_idle`: no processor was used meanwhile."""
-        if not is_idle:
-            self._idle_since = now
+    def look(self, ranks: Mapping[int, Rank], now: float, *, used: float) -> str:
+        """How the training hangs, in words; empty if it does not. `used`: processor time since the last look."""
+        limit = self.limit
+        if self._limit is None:
+            self._note_use(now, used, limit or AUTO_LEAST)
         if ranks != self._seen:
             self._learn(ranks, now)
             self._seen, self._changed_at = dict(ranks), now
             return ""
         if not ranks or any(one.doing != TRAINING or one.step is None for one in ranks.values()):
             return ""
-        since = self._changed_at if self._limit is not None else max(self._changed_at, self._idle_since)
-        limit = self.limit
-        if limit is None or now - since <= limit:
+        since = self._changed_at if self._limit is not None else max(self._changed_at, self._put_off_at)
+        if limit is None or now - since <= limit or sum(spent for _, spent in self._used) > IDLE * limit:
             return ""
         return _words(ranks, now - self._changed_at, limit, is_auto=self._limit is None)
 
     def put_off(self, now: float) -> None:
         """Begin anew to wait for a step, or for the limit."""
-        self._idle_since = now
+        self._put_off_at = now
+
+    def _note_use(self, now: float, used: float, limit: float) -> None:
+        """Keep the use of the last `limit` seconds."""
+        if len(self._used) > 1 and now - self._used[-2][0] < limit / PARTS:
+            used += self._used.pop()[1]
+        self._used.append((now, used))
+        while self._used[0][0] < now - limit:
+            self._used.popleft()
 
     def _learn(self, ranks: Mapping[int, Rank], now: float) -> None:
         """A pause counts if all ranks trained before it and after it: a save is not a pause between steps."""
@@ -94,7 +107,7 @@ class Pace:
 def _words(ranks: Mapping[int, Rank], seconds: float, limit: float, *, is_auto: bool) -> str:
     steps = {rank: one.step or 0 for rank, one in ranks.items()}
     last = min(steps.values())
-    kind = f"Auto, {limit:.0f} s here, without use of a processor" if is_auto else f"{limit:g} s"
+    kind = f"Auto, {limit:.0f} s here, with hardly any use of a processor" if is_auto else f"{limit:g} s"
     text = f"no step for {seconds:.0f} s after step {last} (failure.stallTimeout: {kind})"
     behind = [str(rank) for rank, step in sorted(steps.items()) if step == last]
     return text if len(set(steps.values())) == 1 else f"{text}; behind the others: rank {', '.join(behind)}"
@@ -163,13 +176,12 @@ class StallWatch:
 
     def _run(self) -> None:
         before: dict[int, float] = {}
-        looked_at = time.monotonic()
         while self._folder and not self._over.wait(LOOK_SECONDS):
             ranks, now = read_pulses(self._folder), time.monotonic()
             used = processor_time(descendants(os.getpid())) if ranks and self._is_auto else {}
             spent = sum(seconds - before.get(pid, 0.0) for pid, seconds in used.items())
-            how = self._pace.look(ranks, now, is_idle=spent <= IDLE * (now - looked_at))
-            before, looked_at = used, now
+            how = self._pace.look(ranks, now, used=spent)
+            before = used
             if how:
                 if self._end(how, only_own=self._only_own):
                     return

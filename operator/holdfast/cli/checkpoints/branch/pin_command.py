@@ -5,7 +5,7 @@ import typer
 from holdfast.cli.checkpoints.on_storage import Opened, on_storage
 from holdfast.cli.checkpoints.options import Chosen
 from holdfast.cli.checkpoints.pick import Selected, select
-from holdfast.cli.checkpoints.survey import Prefix, log_for_person, survey
+from holdfast.cli.checkpoints.survey import Prefix, check_owner, log_for_person, survey
 from holdfast.cli.errors import CliError
 from holdfast_train.commitlog.records import Commit
 from holdfast_train.errors import FencedError
@@ -37,6 +37,7 @@ def unpin(at: Opened, checkpoint: Chosen) -> None:
 
 def _mark(at: Opened, checkpoint: str, *, is_pinned: bool) -> None:
     prefix = survey(at.storage)
+    check_owner(at.found, prefix.state)
     commit = committed(prefix, select(prefix, str(at.found.name or checkpoint)))
     word = "pinned" if is_pinned else "unpinned"
     is_changed = commit.pinned != is_pinned

@@ -9,8 +9,9 @@ from holdfast.cli.checkpoints import screen
 from holdfast.cli.checkpoints.branch.pin_command import committed
 from holdfast.cli.checkpoints.on_storage import Opened, on_storage
 from holdfast.cli.checkpoints.pick import select
-from holdfast.cli.checkpoints.survey import Prefix, log_for_person, survey
+from holdfast.cli.checkpoints.survey import Prefix, check_owner, log_for_person, survey
 from holdfast.cli.errors import CliError, ExitCode
+from holdfast.cli.storage.address import OfJob
 from holdfast.cli.terminal import formats
 from holdfast_train.commitlog import rules
 from holdfast_train.commitlog.records import HEALTHY_STEPS, Commit, Fence, LogState
@@ -47,6 +48,7 @@ def rollback(
       holdfast rollback vit-faces --to 48000 --yes
     """
     prefix = survey(at.storage)
+    check_owner(at.found, prefix.state)
     target = _target(prefix, to)
     try:
         rules.check_may_roll_back(prefix.state, target.seq)
@@ -60,8 +62,15 @@ def rollback(
         _ask(target, yes=yes, can_ask=not at.is_for_programs)
         _carry_out(at, prefix.state, target)
     done = "would continue" if dry_run else "continues"
-    text = f"the next attempt {done} from {screen.which(target.name)}" + (" (--dry-run)" if dry_run else "")
+    text = f"{_next(at.found.job)} {done} from {screen.which(target.name)}" + (" (--dry-run)" if dry_run else "")
     at.answer(to_object(prefix, target, left, fence, dry_run=dry_run), lambda out: out.print(text, markup=False))
+
+
+def _next(job: OfJob | None) -> str:
+    """What goes on from the target. A job that has ended has no attempt to come."""
+    if job is None or job.phase is None or not job.phase.final:
+        return "the next attempt"
+    return f"{job.name} is {job.phase} and starts no attempt: a job that is created anew under this name"
 
 
 def _target(prefix: Prefix, to: str) -> Commit:

@@ -9,8 +9,10 @@ from tests.support.trainer import stores
 from tests.support.trainer.stores import identity
 from typer.testing import CliRunner, Result
 
+from holdfast.api.status import Phase
 from holdfast.cli.errors import ExitCode
 from holdfast.cli.main import app
+from holdfast.cli.storage.address import Found, OfJob
 from holdfast_train.commitlog import records
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.errors import FencedError
@@ -97,6 +99,47 @@ def test_a_target_that_was_left_is_refused(folder: FolderStorage, first: Checkpo
     result = holdfast("rollback", folder.uri, "--to", "30", "--yes")
     assert result.exit_code == ExitCode.FAILED
     assert "an earlier rollback has left it behind" in " ".join(result.output.split())
+
+
+def as_job(monkeypatch: pytest.MonkeyPatch, folder: FolderStorage, job: OfJob) -> None:
+    """`vit-faces` is this job, and its prefix is `folder`."""
+    monkeypatch.setattr("holdfast.cli.storage.address.find", lambda _: Found(folder.uri, job=job))
+
+
+def test_a_job_that_has_ended_has_no_next_attempt(
+    folder: FolderStorage, first: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks if a person waits for a job that has failed, and never starts again."""
+    as_job(monkeypatch, folder, OfJob("ns", "job", Phase.FAILED))
+    result = holdfast("rollback", "job", "--to", "10", "--yes")
+    words = " ".join(result.output.split())
+    assert "job is Failed and starts no attempt: a job that is created anew under this name continues" in words
+    as_job(monkeypatch, folder, OfJob("ns", "job", Phase.SUSPENDED))
+    assert "the next attempt continues" in holdfast("rollback", "job", "--to", "10", "--yes").output
+
+
+# Breaks if a tenant whose job names the prefix of another training lets an administrator change that training.
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("rollback", "mine", "--to", "10", "--yes"),
+        ("checkpoints", "pin", "mine", "10"),
+        ("checkpoints", "unpin", "mine", "10"),
+        ("checkpoints", "prune", "mine", "--keep-last", "1", "--yes"),
+        ("checkpoints", "verify", "mine", "--take-back"),
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_a_prefix_of_another_job_is_not_changed(
+    command: tuple[str, ...], folder: FolderStorage, first: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first.hand_over()
+    before = folder.keys("log/"), folder.keys("data/")
+    as_job(monkeypatch, folder, OfJob("other", "mine", Phase.RUNNING))
+    result = holdfast(*command)
+    assert result.exit_code == ExitCode.FAILED
+    assert "which is the prefix of other/mine, belongs to ns/job" in " ".join(result.output.split())
+    assert (folder.keys("log/"), folder.keys("data/")) == before
 
 
 def test_pin_and_unpin(folder: FolderStorage) -> None:

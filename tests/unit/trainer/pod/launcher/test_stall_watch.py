@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from holdfast_train.storage.folder import FolderStorage
 
 
 def looks(pace: Pace, *seen: tuple[float, dict[int, Rank]], is_idle: bool = True) -> list[str]:
-    return [pace.look(ranks, now, is_idle=is_idle) for now, ranks in seen]
+    return [pace.look(ranks, now, used=0.0 if is_idle else 1e9) for now, ranks in seen]
 
 
 def at(*steps: int | None, doing: str = "training") -> dict[int, Rank]:
@@ -66,6 +67,34 @@ def test_auto_waits_while_a_processor_is_used() -> None:
     assert not any(looks(pace, (500, at(3)), (5000, at(3)), is_idle=False))
     assert looks(pace, (5000 + AUTO_LEAST, at(3))) == [""]
     assert looks(pace, (5001 + AUTO_LEAST, at(3)))[0]
+
+
+def waiting(used: Callable[[int], float], seconds: int = 2000) -> int | None:
+    """After how many seconds without a step Auto says that a training hangs which uses `used(second)` of a core."""
+    pace = Pace(None)
+    looks(pace, (0, at(1)), (1, at(2)), (2, at(3)))
+    return next((second for second in range(seconds) if pace.look(at(3), 2.0 + second, used=used(second))), None)
+
+
+# Breaks if threads that watch a program, such as those of a tracker, keep a hang from being noticed.
+def test_auto_ends_a_training_that_hangs_with_threads_that_watch_it() -> None:
+    assert waiting(lambda second: 0.4 if second % 15 == 0 else 0.002) == AUTO_LEAST + 1
+
+
+# Breaks if a program that works now and then is ended, or one that has worked long, and then hangs, is not.
+def test_auto_adds_up_what_a_program_uses() -> None:
+    assert waiting(lambda second: 1.0 if second % 15 == 0 else 0.0) is None
+    found = waiting(lambda second: float(second < 1000))
+    assert found is not None
+    assert 1000 + 0.9 * AUTO_LEAST < found <= 1001 + AUTO_LEAST
+
+
+# Breaks if the memory of the launcher grows while it waits for hours.
+def test_what_a_program_uses_is_kept_in_parts() -> None:
+    pace = Pace(None)
+    looks(pace, (0, at(1)), (1, at(2)), (20001, at(3)))
+    assert not any(pace.look(at(3), 20001.0 + second, used=0.06) for second in range(50_000))
+    assert len(pace._used) < 2 * stall_watch.PARTS
 
 
 # Breaks if, on one of several nodes, a program ends that waits for another node, or one that hangs later is not ended.

@@ -27,8 +27,9 @@ STACKS, ASK, ANSWER = "stacks-{}", "ask-{}", "collectives-{}.json"  # files besi
 ANSWER_SECONDS = 3.0  # for all ranks to answer,
 STACK_SECONDS = 3.0  # and for one to write its stacks on a signal
 PAUSE = 0.05  # between two looks
-MOST_BYTES = 512 << 10  # of the stacks of all ranks of a node,
+MOST_BYTES = 512 << 10  # of the stacks of all ranks of a node, and of their collectives,
 RANK_BYTES = 64 << 10  # and of one; the end counts, because the main thread is there
+READ_BYTES = 16 << 20  # of the collectives that a rank tells: more than torch records
 STOPPED = "T"  # letter in /proc of a process that SIGSTOP has stopped
 
 
@@ -52,7 +53,7 @@ def look(folder: str, verdicts: Iterable[RankVerdict], steps: Mapping[int, int |
             "step": steps.get(one.rank),
             "state": letters[one.rank],
             "stacks": _stacks(one, folder, begins[one.rank], GO_ON_SIGNAL, len(ranks)) if one.rank in answers else "",
-            "collectives": _read(answers.get(one.rank)),
+            "collectives": _read(answers.get(one.rank), min(RANK_BYTES, MOST_BYTES // len(ranks))),
         }
         for one in ranks
     ]
@@ -102,12 +103,23 @@ def _ask(pipe: Path) -> bool:
         os.close(number)
 
 
-def _read(path: Path | None) -> dict[str, Any]:
-    """The collectives by process group, as far as the file has that form: the program can write it too."""
+def _read(path: Path | None, most: int) -> dict[str, Any]:
+    """The collectives by process group, as far as the file has that form: the program can write it too.
+
+    Without the last ones of each group if they have over `most` bytes.
+    """
+    if path is None or _size(path) > READ_BYTES:
+        return {}
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        found = json.loads(path.read_text(encoding="utf-8")) if path else {}
-        if isinstance(found, dict):
-            return {group: told for group, told in found.items() if isinstance(told, dict) and _is_count(told)}
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text)
+        if not isinstance(found, dict):
+            return {}
+        groups = {group: told for group, told in found.items() if isinstance(told, dict) and _is_count(told)}
+        if len(text) <= most:
+            return groups
+        short = {group: {**told, "last": []} for group, told in groups.items()}
+        return short if len(json.dumps(short)) <= most else {}
     return {}
 
 

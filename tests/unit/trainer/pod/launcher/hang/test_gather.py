@@ -1,6 +1,7 @@
 """What the launcher learns of ranks that hang, from real processes that go on."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from tests.support.waiting import wait_for
 
 from holdfast_train.pod.launcher.hang.blame import place, words
-from holdfast_train.pod.launcher.hang.gather import END_SIGNAL, gather, look
+from holdfast_train.pod.launcher.hang.gather import END_SIGNAL, _read, gather, look
 from holdfast_train.pod.launcher.process_tree import state_of
 from holdfast_train.pod.launcher.verdict import RankVerdict
 
@@ -157,3 +158,17 @@ def test_an_answer_in_another_form(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (found,) = look(str(tmp_path), [RankVerdict(0, "running", "", "", None, None, 0.0, process.pid)], {})
     assert found["collectives"] == {"gloo 0": {"number": 5}}
     assert words([found]) == ""
+
+
+# Breaks if a job with thousands of process groups, or a rank that tells nonsense, makes evidence without a bound.
+def test_collectives_are_bounded(tmp_path: Path) -> None:
+    told = tmp_path / "collectives-0.json"
+    last = [{"sizes": [1] * 50}] * 8
+    groups = {f"gloo {number}": {"name": "x", "number": number, "last": last} for number in range(9)}
+    told.write_text(json.dumps(groups))
+    assert _read(told, 1 << 20) == groups
+    assert _read(told, 1000) == {group: {**one, "last": []} for group, one in groups.items()}
+    assert _read(told, 100) == {}
+    for nonsense in ("[]", "5", '{"gloo 0": 5}', "{"):
+        told.write_text(nonsense.ljust(200))
+        assert _read(told, 100) == {}
