@@ -21,11 +21,11 @@ ONE = "--cpu --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_ba
     ("script", "kind", "ranks"),
     [
         (f"exec {TORCHRUN}", "loader", 2),
-        (f"exec timeout 1h {sys.executable} {PROGRAM}", "loader", 1),
         (f"exec {sys.executable} {PROGRAM}", "spawn", 2),
-        (f"{TORCHRUN} 2>&1 | tee log; touch went-on", "ranks", 2),
+        pytest.param(f"exec timeout 1h {sys.executable} {PROGRAM}", "loader", 1, marks=pytest.mark.thorough),
+        pytest.param(f"{TORCHRUN} 2>&1 | tee log; touch went-on", "ranks", 2, marks=pytest.mark.thorough),
     ],
-    ids=["torchrun-with-workers", "timeout-with-workers", "spawn", "torchrun-in-a-script"],
+    ids=["torchrun-with-workers", "spawn", "timeout-with-workers", "torchrun-in-a-script"],
 )
 def test_what_is_saved_on_a_notice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, kind: str, ranks: int
@@ -45,6 +45,7 @@ def test_what_is_saved_on_a_notice(
 
 
 # Breaks if a version of a library says in other words how a process has ended: its exit code would not reach the rules.
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("command", "cause", "words"),
     [

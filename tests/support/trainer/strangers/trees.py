@@ -48,7 +48,8 @@ def train(rank: int) -> None:
         while True:
             next(batches)
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
-    dist.init_process_group("gloo", init_method=f"file://{folder}/group" if kind == "spawn" else None)
+    method = f"file://{folder}/group" if kind == "spawn" else "env://"
+    dist.init_process_group("gloo", init_method=method, rank=rank, world_size=2)
     for step in range(10**9):
         dist.all_reduce(torch.zeros(1))
         if step == 3:

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 SHELLS = frozenset(("sh", "bash", "dash", "ash", "busybox", "zsh", "ksh", "mksh"))
 # They pass a signal on to the whole group of their child: workers of a data loader would end while their trainer saves.
-# Those of MPI kill their ranks some seconds after a signal. Names as in /proc, which has 15 characters of each.
+# Those of MPI, and the last three, kill what they have started some seconds after a signal, also while it saves.
+# Names as in /proc, which has 15 characters of each.
 GROUP_SIGNALLERS = frozenset(
     ("timeout", "dumb-init", "tini", "docker-init", "mpirun", "mpiexec", "orterun", "prterun", "prte", "mpiexec.hydra",
-     "hydra_pmi_proxy")
+     "hydra_pmi_proxy", "script", "su", "runuser")
 )  # fmt: skip
 START_SECONDS = 0.5  # of processor time: a process that only starts another one needs no more
 _RANK = b"TORCHELASTIC_RUN_ID="  # a variable that torchrun gives to its ranks. It signals the group of each of them
