@@ -21,7 +21,7 @@ from holdfast_train.errors import (
     StorageInvalidError,
     StorageNotAtomicError,
 )
-from holdfast_train.pod.launcher.verdict_files import write_verdict
+from holdfast_train.pod.launcher.verdict_files import LAUNCHER_NAME, write_verdict
 from holdfast_train.pod.launcher_file import launcher_file
 from holdfast_train.pod.library_copy import copy_library
 from holdfast_train.say import say
@@ -37,8 +37,8 @@ ROUNDS: Final = 3
 
 def copy_launcher(folder: str | Path) -> Path:
     """Copy the launcher to `folder`/holdfast-run, completely or not at all. EnvironmentVariableError if that fails."""
-    target = Path(folder) / "holdfast-run"
-    temporary = target.with_name(f".holdfast-run-{uuid.uuid4().hex}")
+    target = Path(folder) / LAUNCHER_NAME
+    temporary = target.with_name(f".{LAUNCHER_NAME}-{uuid.uuid4().hex}")
     try:
         temporary.write_bytes(launcher_file())
         temporary.chmod(0o755)

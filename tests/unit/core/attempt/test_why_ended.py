@@ -285,6 +285,7 @@ def test_a_verdict_of_a_newer_launcher_is_read():
 
 
 ROOT_42 = ["Root Cause (first observed failure):", "[0]:", "  exitcode  : 42 (pid: 7)", "  error_file: <N/A>"]
+ROOT_STARTED = ["ValueError: no data", "Root Cause: a process that it started, exitcode: 42"]  # as our launcher says it
 ROOT_SIGNAL = ["Root Cause (first observed failure):", "[0]:", "  exitcode  : -11 (pid: 7)"]
 
 
@@ -293,6 +294,7 @@ ROOT_SIGNAL = ["Root Cause (first observed failure):", "[0]:", "  exitcode  : -1
     [
         (ended(1, 3, verdict("failed", "UserException", exitCode=3)), 3),
         (ended(1, 1, verdict("failed", "UserException", exitCode=1, lastLines=ROOT_42)), 42),
+        (ended(1, 1, verdict("failed", "UserException", exitCode=1, lastLines=ROOT_STARTED)), 42),
         (ended(1, 1, verdict("failed", "UserException", exitCode=1, lastLines=ROOT_SIGNAL)), 139),
         (ended(1, 5, verdict("failed", "UserException", exitCode=5, lastLines=ROOT_42)), 5),
         (ended(1, 139, verdict("failed", "Signal11", signal=11)), 139),

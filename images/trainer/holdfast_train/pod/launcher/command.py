@@ -9,15 +9,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from .forwarding import shutdown_timeout
 from .program import NOT_FOUND, Program, refusal
 from .progress_relay import progress
 from .verdict import classify, exit_code
 from .verdict_files import verdict_folder, write_verdict
-
-
-def shutdown_timeout(grace: float) -> int:
-    """Whole seconds that torchrun waits for its workers: the grace less a fifth (at most 10 s less), at least 1."""
-    return max(1, int(grace - min(10.0, 0.2 * grace)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,6 +18,7 @@ from .plain_text import plain
 
 OnData = Callable[[bytes], None]
 PAUSE = 0.005  # seconds between two looks whether a pipe is empty
+LINE_END = 128  # of a longer line: a command that failed may be long, and its exit code comes after it
 LINES, LINE_BYTES = 400, 512  # enough for the report of torchrun, and before it for a traceback of each rank of a node
 
 
@@ -56,11 +57,16 @@ class Tee:
         *complete, rest = (self._partial + data).split(b"\n")
         for line in complete:
             self._append(line)
-        self._partial = rest[-4 * LINE_BYTES :]
+        self._partial = rest if len(rest) <= 4 * LINE_BYTES else rest[: 3 * LINE_BYTES] + rest[-LINE_BYTES:]
 
     def _append(self, line: bytes) -> None:
-        text = line.rstrip(b"\r").split(b"\r")[-1][: 4 * LINE_BYTES].decode("utf-8", "replace")
-        if text := plain(text)[:LINE_BYTES].rstrip():
+        data = line.rstrip(b"\r").split(b"\r")[-1]
+        if len(data) > 4 * LINE_BYTES:
+            data = data[: 3 * LINE_BYTES] + data[-LINE_BYTES:]
+        text = plain(data.decode("utf-8", "replace")).rstrip()
+        if len(text) > LINE_BYTES:
+            text = text[: LINE_BYTES - LINE_END - 1] + "…" + text[-LINE_END:]
+        if text:
             self.lines.append(text)
 
     def recent(self) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
+from .forwarding import Forwarding, shutdown_timeout
 from .output import OnData, Tee
 from .room import killed_processes
-from .signal_receivers import receivers
 from .torchrun_report import last_lines
 from .verdict import End
 from .verdict_files import LEAVE_NOW, read_rank_verdicts, say, wait_for_writers
@@ -133,8 +133,7 @@ class Program:
         self._starter, self._listeners = starter or Starter(), listeners
         self._grace = grace
         self._environment = environment
-        # The command, and other processes that were signalled, each before those below it: whether it was signalled.
-        self._running: dict[int, bool] = {}
+        self._running = Forwarding(self._starter.processes, shutdown_timeout(grace))
         self._leave_now: Path | None = None
         self._first_signal, self._deadline = 0.0, math.inf
         self._pid = 0
@@ -175,13 +174,10 @@ class Program:
             signal.setitimer(signal.ITIMER_REAL, NOW_SECONDS)
 
     def _forward(self, number: int, *, again: bool = True) -> None:
-        """Signal the command and `receivers`. `again`: those too that were signalled before."""
-        fresh = [pid for pid in receivers(os.getpid(), number, self._starter.processes()) if pid not in self._running]
-        called = [*self._running, *fresh] if again else fresh
-        for pid in called:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        self._running.update(dict.fromkeys(called, True))
+        """Signal the program. `again`: those processes too that were signalled before."""
+        folder = None if self._leave_now is None else str(self._leave_now.parent)
+        # Ranks with the library keep their workers of data loaders, and torchrun looks after its ranks.
+        self._running.forward(number, again=again, spares_ranks=not read_rank_verdicts(folder))
 
     def run(
         self,
@@ -208,8 +204,8 @@ class Program:
             return self._not_started(error)
         child, out, err, _ = running
         self._pid = child.pid
-        self._running.setdefault(child.pid, False)  # a signal just after the start may have reached it already
-        if self.signalled_at is not None and not self._running[child.pid]:  # it came before the start
+        self._running.add(child.pid)
+        if self.signalled_at is not None and not self._running.is_told(child.pid):  # it came before the start
             self._forward(signal.SIGTERM)
         out.on_data, err.on_data = self._listeners
         self._outputs = (out, err)
@@ -340,7 +336,7 @@ class Program:
                     if code is not None and self.signalled_at is None:
                         self._has_ended.set()
                         self._is_back = True
-                        self._running.pop(child, None)
+                        self._running.forget(child)
                         return code if self._regrouped_at is None else -signal.SIGKILL
                     if code is not None:
                         self._starter.let_end(child)
@@ -348,7 +344,7 @@ class Program:
                     continue
                 if ended == child:
                     self._has_ended.set()
-            self._running.pop(ended, None)
+            self._running.forget(ended)
         return os.waitstatus_to_exitcode(status)
 
     def _wait_for_orphans(self, folder: str | None) -> None:
@@ -357,12 +353,12 @@ class Program:
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
-            for pid in list(self._running):
+            for pid in self._running:
                 if not Path(f"/proc/{pid}").exists():
-                    del self._running[pid]
+                    self._running.forget(pid)
             if self.signalled_at is not None and all(v.result == "running" for v in read_rank_verdicts(folder)):
                 self._forward(signal.SIGTERM, again=False)  # a shell may handle the signal and not pass it on
-            if not self._running or time.monotonic() >= self._deadline:
+            if not any(self._running) or time.monotonic() >= self._deadline:
                 return
             time.sleep(0.05)
 

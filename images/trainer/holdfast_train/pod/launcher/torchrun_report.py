@@ -1,10 +1,14 @@
-"""What torchrun prints when a rank has failed: some forty lines, after which the words of the rank are hard to find."""
+"""The last lines of a program, in its own words.
+
+When a rank has failed, torchrun prints some forty lines, after which the words of the rank are hard to find.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
+from .failed_process import ROOT_CAUSE, without_command
 from .verdict import LINES_KEPT, is_of_peer
 
 # The forms of all versions of torch from 1.13 on: a path, or the name of a logger.
@@ -17,20 +21,22 @@ _RANK = re.compile(r"^ *rank *: *(?P<rank>[^\n]*)", re.MULTILINE)
 
 
 def last_lines(errors: Sequence[str], output: Sequence[str]) -> tuple[str, ...]:
-    """The last lines of a program, of its standard error if there are any, without the report of torchrun.
+    """The last lines of a program, of its standard error if there are any, without the words of what started it.
 
-    One line stays of the report: which rank failed first, and how. Ranks that only lost their peer are left out if
-    another rank of this node has failed by itself.
+    One line stays of a report of torchrun: which rank failed first, and how. Ranks that only lost their peer are left
+    out if another rank of this node has failed by itself.
     """
     begin = next((number for number, line in enumerate(errors) if _BEGIN.search(line)), len(errors))
     own = _without_victims([line for line in errors[:begin] if not _ABOUT_OTHERS.search(line)])
     report = "\n".join(errors[begin:])
     cause = _CAUSE.search(report)
-    if cause is None:  # another error of torchrun: its own words count
-        return tuple(errors or output)[-LINES_KEPT:]
+    if cause is None:  # no torchrun, or another error of it: its own words count
+        words, how = without_command(errors)
+        ending = (how,) if how else ()
+        return (*(words or output)[len(ending) - LINES_KEPT :], *ending)
     rank = _RANK.search(cause[0])
     first = f"rank {rank['rank'].strip()}, " if rank else ""
-    return (*(own or output)[-LINES_KEPT + 1 :], f"Root Cause: {first}exitcode: {cause['code'].strip()}")
+    return (*(own or output)[-LINES_KEPT + 1 :], f"{ROOT_CAUSE}{first}exitcode: {cause['code'].strip()}")
 
 
 def _without_victims(lines: Sequence[str]) -> list[str]:

@@ -8,11 +8,16 @@ import signal
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from .failed_process import ROOT_CAUSE, last_word
+
 VERDICT_BYTES = 4096  # kubelet cuts a container's termination message here
 LINES_KEPT = 20
 MESSAGE_CHARACTERS = 600
 
 _OUT_OF_MEMORY = re.compile(r"(?i)\bMemoryError\b|\bOutOfMemoryError\b|CUDA out of memory|can't allocate memory")
+
+_ENDED_BY = re.compile(rf"{ROOT_CAUSE}(?P<which>.+), exitcode: -(?P<signal>\d+)")
+_SHELL_CODES = frozenset(128 + known for known in signal.Signals)  # of a shell whose command a signal has ended
 
 _LOST_WORKER = re.compile(r"(?i)\bkilled\b|exited unexpectedly")  # a process of the rank, such as a loader of data
 
@@ -153,11 +158,21 @@ def _failure(end: End, failure: RankVerdict | None) -> tuple[str, str]:
     if failure is not None:
         return failure.reason or "UserException", failure.message
     if end.signal is not None:
-        name = next((known.name for known in signal.Signals if known == end.signal), f"signal {end.signal}")
-        return f"Signal{end.signal}", f"the program was ended by {name}"
-    own = [line for line in end.last_lines if not line.startswith("Root Cause: ")]
-    last = f": {own[-1].strip()}" if own else ""
-    return "UserException", f"the program ended with exit code {end.code}{last}"
+        return f"Signal{end.signal}", f"the program was ended by {_signal_name(end.signal)}"
+    own = [line for line in end.last_lines if not line.startswith(ROOT_CAUSE)]
+    last = f": {last_word(own)}" if own else ""
+    return "UserException", f"the program ended with exit code {end.code}{_of_signal(end)}{last}"
+
+
+def _of_signal(end: End) -> str:
+    """Words on the signal that ended a process of the program; empty if there is none."""
+    if found := next((found for line in end.last_lines if (found := _ENDED_BY.match(line))), None):
+        return f"; {found['which']} was ended by {_signal_name(int(found['signal']))}"
+    return f" (128 + {_signal_name(end.code - 128)})" if end.code in _SHELL_CODES else ""
+
+
+def _signal_name(number: int) -> str:
+    return next((known.name for known in signal.Signals if known == number), f"signal {number}")
 
 
 def exit_code(verdict: dict[str, Any]) -> int:

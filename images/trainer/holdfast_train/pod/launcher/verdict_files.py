@@ -14,6 +14,7 @@ from typing import Any
 
 from .verdict import RankVerdict, encode
 
+LAUNCHER_NAME = "holdfast-run"  # of the launcher's file in a pod
 LEAVE_NOW = "leave-now"  # a file beside the verdicts: the second SIGTERM came. Ranks get too many signals to count them
 
 
@@ -67,20 +68,28 @@ def wait_for_writers(folder: str | None, seconds_left: Callable[[], float]) -> N
 
 @contextlib.contextmanager
 def verdict_folder(environment: dict[str, str]) -> Iterator[str | None]:
-    """The folder for rank verdicts, a temporary one if the environment names none. The root may be read-only."""
+    """The folder for rank verdicts, a temporary one if the environment names none. The root may be read-only.
+
+    It lies beside the launcher, because a program may empty the folder for temporary files.
+    """
     if given := environment.get("HOLDFAST_VERDICT_DIR"):
         Path(given).mkdir(parents=True, exist_ok=True)
         yield given
         return
-    with temporary_folder() as folder:
+    launcher = Path(sys.argv[0]).resolve()
+    with temporary_folder(*[launcher.parent] * (launcher.name == LAUNCHER_NAME)) as folder:
         yield folder
 
 
 @contextlib.contextmanager
-def temporary_folder() -> Iterator[str | None]:
-    """A folder of this user alone, with its files until the end. None if no folder can be written."""
+def temporary_folder(*first: Path) -> Iterator[str | None]:
+    """A folder of this user alone, with its files until the end, in one of `first` if that can be written.
+
+    None if no folder can be written.
+    """
     folder = None
-    for parent in (os.environ.get("TMPDIR") or "/tmp", Path(sys.argv[0]).resolve().parent, "/dev/shm"):  # noqa: S108
+    others = (os.environ.get("TMPDIR") or "/tmp", Path(sys.argv[0]).resolve().parent, "/dev/shm")  # noqa: S108
+    for parent in (*first, *others):
         path = Path(parent, f"holdfast-{os.urandom(8).hex()}")  # tempfile imports for longer than all else
         with contextlib.suppress(OSError):
             path.mkdir(0o700)

@@ -26,3 +26,12 @@ def test_orphan_that_keeps_the_pipe_open_does_not_keep_the_pod(tmp_path: Path) -
     process = start(tmp_path / "log", sys.executable, "-c", code)
     assert process.wait(timeout=20) == 3
     assert verdict_of(tmp_path / "log")["exitCode"] == 3
+
+
+# Breaks if the end of a long line is lost: after a command that failed, it is the exit code.
+def test_a_long_line_keeps_its_end(tmp_path: Path) -> None:
+    process = start(tmp_path / "log", sys.executable, "-c", "raise SystemExit('begin' + 'x' * 9000 + 'end')")
+    process.communicate(timeout=30)
+    lines = verdict_of(tmp_path / "log")["lastLines"]
+    assert isinstance(lines, list)
+    assert [(len(line), line[:6], line[-4:]) for line in lines] == [(512, "beginx", "xend")]

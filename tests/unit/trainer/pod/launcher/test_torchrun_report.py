@@ -93,6 +93,11 @@ def test_a_node_whose_ranks_have_all_lost_a_peer_says_so() -> None:
             [],
             ("the program names torch.distributed.elastic itself",),
         ),
+        (
+            ["subprocess.CalledProcessError: Command of the program itself"],
+            [],
+            ("subprocess.CalledProcessError: Command of the program itself",),
+        ),
         ([OTHERS, BEGIN[0], "RuntimeError: of torchrun"], [], (OTHERS, BEGIN[0], "RuntimeError: of torchrun")),
     ],
 )

@@ -130,6 +130,24 @@ def test_the_verdict_fits_after_output_of_any_length() -> None:
     assert json.loads(data)["outcome"] == "failed"
 
 
+@pytest.mark.parametrize(
+    ("code", "lines", "words"),
+    [
+        (3, (), "3"),
+        (139, ("last",), "139 (128 + SIGSEGV): last"),
+        (255, (), "255"),
+        (1, ("last", "Root Cause: rank 1, exitcode: 42 (pid: 3)"), "1: last"),
+        (1, ("last", "Root Cause: rank 1, exitcode: -11 (pid: 3)"), "1; rank 1 was ended by SIGSEGV: last"),
+        (1, ("Root Cause: process 1, exitcode: -9",), "1; process 1 was ended by SIGKILL"),
+        (1, ("ValueError: no", "terminate called without an active exception"), "1: ValueError: no"),
+        (1, ("ValueError: no", "UserWarning: resource_tracker: 1 leaked", "  warnings.warn('"), "1: ValueError: no"),
+    ],
+)
+def test_the_message_names_the_signal(code: int, lines: tuple[str, ...], words: str) -> None:
+    """Breaks if a person has to know that 139 is a segmentation fault, or that of a rank is not said."""
+    assert classify(end(code, lines=lines))["message"] == f"the program ended with exit code {words}"
+
+
 WORKER = "RuntimeError: DataLoader worker (pid 12) is killed by signal: Killed."
 
 

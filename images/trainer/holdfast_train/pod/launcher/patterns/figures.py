@@ -30,7 +30,8 @@ class Figures:
         if total and (total < self._total or step > total):
             return
         if total:
-            self._begins_again |= total == self._full and step < total
+            # Each rank may show the same bar, and none is full when the first one is.
+            self._begins_again |= total == self._full and 2 * step < total
             self._total, self._full = (0, total) if step == total else (total, self._full)
             self.metrics["total_steps"] = str(total)
         if self._begins_again and total:

@@ -40,6 +40,13 @@ def test_a_bar_for_each_epoch_says_no_step() -> None:
     assert figures("tqdm", *lines, "20%|█| 2/10 [", "100%|█| 10/10 [", "10%|█| 1/10 [x, loss=1]") == {"loss": "1"}
 
 
+# Breaks if the bar of a rank that is behind looks like that of another epoch.
+def test_all_ranks_show_the_same_bar() -> None:
+    lines = [f"[rank{rank}]: {step}%|█| {step}/100 [" for step in (98, 99, 100) for rank in (0, 1)]
+    lines[-2], lines[-3] = lines[-3], lines[-2]
+    assert figures("tqdm", *lines) == {"step": "100", "total_steps": "100"}
+
+
 # Breaks if a step is shown that is not that of the training: of an attempt that begins inside a later epoch, in the
 # last epoch, which max_steps makes shorter, or with epochs of different length.
 @pytest.mark.parametrize(

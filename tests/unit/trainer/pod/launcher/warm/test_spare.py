@@ -40,8 +40,8 @@ def test_the_process_is_none_of_the_program(tmp_path: Path, place: dict[str, str
         (pid,) = waits.processes()
         assert pid in descendants(os.getpid())
         assert pid not in descendants(os.getpid(), waits.processes())
-        assert pid in receivers(os.getpid(), signal.SIGINT)
-        assert pid not in receivers(os.getpid(), signal.SIGINT, waits.processes())
+        assert pid in receivers(os.getpid(), signal.SIGINT).now
+        assert pid not in receivers(os.getpid(), signal.SIGINT, waits.processes()).now
         assert started(waits, place) == (pid, Ended("2\n", "torch says something\n", 0))
         assert waits.processes() == []
 

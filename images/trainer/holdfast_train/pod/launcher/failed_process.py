@@ -1,0 +1,48 @@
+"""What a program prints when a process that it has started failed: its own traceback, after the words of the process.
+
+`accelerate launch` and scripts with `subprocess.run(..., check=True)` end with the command that failed, which hides
+why. `torch.multiprocessing.spawn` says how a process ended. Both end with 1, whatever the exit code of the process was.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Sequence
+
+ROOT_CAUSE = "Root Cause: "  # as torchrun calls it; the operator looks for it, and for the exit code after it
+OWN_CODE = "1"  # of a program that ends with an exception: nothing to add if the process ended with the same one
+_TRACEBACK = "Traceback (most recent call last):"
+_COMMAND = re.compile(r"subprocess\.CalledProcessError: Command ")
+_HOW = re.compile(r"(?:returned non-zero exit status (?P<code>\d{1,3})|died with .*?(?P<signal>\d{1,2})>?)\.$")
+_SPAWNED = re.compile(
+    r"torch\.multiprocessing\.spawn\.ProcessExitedException: process (?P<number>\d+) terminated with "
+    r"(?:exit code (?P<code>\d{1,3})|signal (?P<signal>SIG[A-Z0-9]+))$"
+)
+_TAKEN_DOWN = re.compile(
+    r"^terminate called without an active exception|resource_tracker: |^ *warnings\.warn\(|destroy_process_group\(\)"
+)
+
+
+def without_command(lines: Sequence[str]) -> tuple[list[str], str]:
+    """The lines without the traceback of a program that only started another one; and how that one ended.
+
+    The second is a line that begins with ROOT_CAUSE, and empty if the lines do not say more. An exit code is negative
+    if a signal ended the process.
+    """
+    own, cause = list(lines), ""
+    while own and _COMMAND.match(own[-1]) and _TRACEBACK in own:
+        if how := _HOW.search(own[-1]):  # that of the innermost command is found last
+            code = how["code"] or str(-int(how["signal"]))
+            cause = "" if code == OWN_CODE else f"{ROOT_CAUSE}a process that it started, exitcode: {code}"
+        del own[len(own) - 1 - own[::-1].index(_TRACEBACK) :]
+    if own and (spawned := _SPAWNED.match(own[-1])):
+        code = spawned["code"] or str(-getattr(signal, spawned["signal"], 0))
+        cause = f"{ROOT_CAUSE}process {spawned['number']}, exitcode: {code}"
+    return own, cause
+
+
+def last_word(lines: Sequence[str]) -> str:
+    """The last line that says something of the program, and not of how its process is taken down. Empty without any."""
+    said = next((line for line in reversed(lines) if not _TAKEN_DOWN.search(line)), "")
+    return (said or (lines[-1] if lines else "")).strip()
