@@ -7,7 +7,6 @@ stop, and every job has to come to rest: Completed, Failed, Suspended or gone, w
 from datetime import timedelta
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.model.operator_model import Operator
@@ -397,13 +396,5 @@ class Jobs(RuleBasedStateMachine):
         return f"{jobs} {pods} {list(self.world.nodes)}"
 
 
-LIVES = settings(max_examples=50, stateful_step_count=40, suppress_health_check=list(HealthCheck))
 TestJobs = Jobs.TestCase
-TestJobs.settings = LIVES
-
-
-@pytest.mark.thorough
-class TestMoreJobs(Jobs.TestCase):
-    """The same with four times as many lives."""
-
-    settings = settings(LIVES, max_examples=200)
+TestJobs.settings = settings(max_examples=50, stateful_step_count=40, suppress_health_check=list(HealthCheck))

@@ -88,7 +88,8 @@ def temporary_folder(*first: Path) -> Iterator[str | None]:
     None if no folder can be written.
     """
     folder = None
-    others = (os.environ.get("TMPDIR") or "/tmp", Path(sys.argv[0]).resolve().parent, "/dev/shm")  # noqa: S108
+    usual = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108
+    others = (Path(usual), Path(sys.argv[0]).resolve().parent, Path("/dev/shm"))  # noqa: S108
     for parent in (*first, *others):
         path = Path(parent, f"holdfast-{os.urandom(8).hex()}")  # tempfile imports for longer than all else
         with contextlib.suppress(OSError):
