@@ -69,7 +69,7 @@ def hugging_face(root: Path, step: int, weights: bytes = b"w" * 1_500_000, name:
 
 
 class SavedFolder:
-    """The folder `outputs` of a program and the storage `store` of its job, below `place`. Attempt 1 holds the fence."""
+    """The folder `outputs` of a program, and the `store` of its job, below `place`. Attempt 1 holds the fence."""
 
     def __init__(self, place: Path, keep: int = 2) -> None:
         self.storage = FolderStorage(place / "store")
