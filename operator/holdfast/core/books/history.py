@@ -124,13 +124,21 @@ def _lost_by_tier(history: tuple[AttemptRecord, ...], settled: AttemptRecord) ->
     that were not intact. Steps of an attempt that is no longer in history count for the tier of the settled one.
     """
     found: Counter[str] = Counter()
-    left, last = settled.steps_lost or 0, settled.last_step or 0
+    last = settled.last_step or 0
+    unclaimed = [(last - (settled.steps_lost or 0) + 1, last)]  # first and last step of each range
     for one in sorted(history, key=lambda record: -record.number):
-        if one.number <= settled.number and one.first_step is not None and left:
-            again = min(max(last - one.first_step + 1, 0), left)
-            found[one.tier] += again
-            left, last = left - again, last - again
-    found[settled.tier] += left
+        if one.number > settled.number or one.first_step is None or one.last_step is None:
+            continue
+        rest = []
+        for first, end in unclaimed:
+            begin, until = max(first, one.first_step), min(end, one.last_step)
+            if begin <= until:
+                found[one.tier] += until - begin + 1
+                rest += [(first, begin - 1), (until + 1, end)]
+            else:
+                rest.append((first, end))
+        unclaimed = rest
+    found[settled.tier] += sum(max(end - first + 1, 0) for first, end in unclaimed)
     return found
 
 
