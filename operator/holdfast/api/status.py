@@ -183,7 +183,8 @@ class Ledger(Model):
     """Steps that were trained again after a loss."""
     uncounted_restarts: Count = 0
     """Restarts after which it is not known how many steps were trained again, because the program does not use
-    Holdfast's checkpoints. If there are any, goodput and savedVersusDedicated are not set."""
+    Holdfast's checkpoints, or because history is full of attempts without a step since then. If there are any, goodput
+    and savedVersusDedicated are not set."""
     seconds_lost: Duration = timedelta(0)
     """Time from the last step of each attempt to the first step of the next one, summed."""
     recovery: Recovery = Recovery()

@@ -53,9 +53,10 @@ class Replay:
         return round(Fraction(self.prices[record.tier]) * used * 10_000 / 3_600_000_000)
 
     def by_tier(self) -> dict[str, Sums]:
-        """The sums by tier, of attempts that had a node."""
+        """The sums by tier, of attempts that had a node. A lost step counts for the tier that trained it last."""
         sums: dict[str, Sums] = {}
-        for record in self.records.values():
+        trained_on: dict[int, str] = {}
+        for _, record in sorted(self.records.items()):
             if record.scheduled_at is None:
                 continue
             one = sums.setdefault(record.tier, Sums())
@@ -63,7 +64,11 @@ class Replay:
             one.spent += self.cost(record)
             one.estimated += self.cost(record) if record.estimated else 0
             one.steps += record.steps
-            one.steps_lost += record.steps_lost or 0
+            last = record.last_step or 0
+            if record.first_step is not None:
+                trained_on |= dict.fromkeys(range(record.first_step, last + 1), record.tier)
+            for step in range(last - (record.steps_lost or 0) + 1, last + 1):
+                sums[trained_on.get(step, record.tier)].steps_lost += 1
             if record.first_step_at and record.last_step_at:
                 one.training += max(_microseconds(record.last_step_at - record.first_step_at), 0)
         return sums

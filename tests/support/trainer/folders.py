@@ -1,4 +1,4 @@
-"""Checkpoints as programs write them into a folder, and a pod with checkpoint.folder."""
+"""Checkpoints as programs write them into a folder, what is saved of them, and a pod with checkpoint.folder."""
 
 import json
 import os
@@ -9,7 +9,13 @@ from pathlib import Path
 
 from tests.support.trainer.stores import LAUNCHER
 
+from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.commitlog.records import Keep
 from holdfast_train.environment import Identity
+from holdfast_train.folder.commit import FolderCommits
+from holdfast_train.folder.layouts import Unit, find
+from holdfast_train.folder.look import look
+from holdfast_train.storage.folder import FolderStorage
 
 TRAINER = """
 import json, os, pathlib, signal, sys, time
@@ -60,6 +66,26 @@ def hugging_face(root: Path, step: int, weights: bytes = b"w" * 1_500_000, name:
     state = {"global_step": step, "log_history": [{"loss": 2.5, "step": 1}, {"loss": 1.25, "step": step}]}
     (path / "trainer_state.json").write_text(json.dumps(state))
     return path
+
+
+class SavedFolder:
+    """The folder `outputs` of a program, and the `store` of its job, below `place`. Attempt 1 holds the fence."""
+
+    def __init__(self, place: Path, keep: int = 2) -> None:
+        self.storage = FolderStorage(place / "store")
+        self.root = place / "outputs"
+        self.checkpoints = Checkpoints(self.storage, identity(), Keep(last=keep))
+        self.checkpoints.start("Auto")
+        self.commits = FolderCommits(self.checkpoints, self.storage, self.root)
+
+    def unit(self, step: int) -> Unit:
+        """The checkpoint of this step in the folder."""
+        return next(u for u in find(look(self.root)) if u.step == step)
+
+    @property
+    def stored(self) -> int:
+        """Bytes of data in the storage."""
+        return sum(entry.size for entry in self.storage.entries("data/"))
 
 
 def content(root: Path) -> dict[str, bytes]:

@@ -16,6 +16,7 @@ from holdfast_train.format.sealed_json import decoded_json
 
 __all__ = ["Index", "Piece", "below", "cut", "decode", "encode", "escapes"]
 
+MOST_TIME: Final = 2**63 - 1  # nanoseconds
 SMALL_BYTES: Final = 1 << 20  # smaller files share a part, and are uploaded again with each checkpoint
 
 
@@ -101,9 +102,7 @@ def decode(data: bytes, parts: Sequence[Part]) -> Index:
     """The index in `data`. CheckpointCorruptError if it is not one, or if a path would leave the folder."""
     try:
         body = decoded_json(data)
-        files = tuple(
-            File(str(p), int(s), int(t), int(m), None if k is None else str(k)) for p, s, t, m, k in body["files"]
-        )
+        files = tuple(_file(*one) for one in body["files"])
         layout: Layout = body["layout"]
         step = None if body["step"] is None else int(body["step"])
         unit = Unit(str(body["name"]), layout, step, files, bool(body["isFolder"]))
@@ -119,6 +118,15 @@ def decode(data: bytes, parts: Sequence[Part]) -> Index:
     if sizes != [part.size for part in parts] or not math.isfinite(sum(sizes)):
         raise CheckpointCorruptError("the index does not fit the parts of the checkpoint")
     return Index(unit, tuple(parts), pointers)
+
+
+def _file(path: object, size: object, mtime_ns: object, mode: object, link: object) -> File:
+    """One file of an index; of its mode, the rights alone. ValueError or TypeError if no file system has such a one."""
+    if not (isinstance(size, int) and isinstance(mtime_ns, int) and isinstance(mode, int)):
+        raise TypeError(f"size, time and mode of {path!r} are not whole numbers")
+    if size < 0 or not -MOST_TIME <= mtime_ns <= MOST_TIME:
+        raise ValueError(f"{path!r} has the size {size} and the time {mtime_ns}")
+    return File(str(path), size, mtime_ns, mode & 0o777, None if link is None else str(link))
 
 
 def _paths(unit: Unit) -> Iterator[str]:

@@ -19,6 +19,7 @@ BYTES = 16 * 1024
 
 def append(draft: Draft, record: AttemptRecord, kind: TierKind, *, nodes: int = 1, ran: str = "") -> None:
     """Add the record of an attempt that is over. A record that no longer fits is dropped; the ledger still counts it.
+    If the steps that its end has cost are not known by then, they will never be.
 
     `nodes`: how many it had at once. `ran`: the digest of the program that its pod was made for; if it is empty, that
     is the job's program.
@@ -26,10 +27,13 @@ def append(draft: Draft, record: AttemptRecord, kind: TierKind, *, nodes: int = 
     While no tier has a node, every walk of the grid adds a record every few minutes. Only the newest walk is kept, so
     that waiting does not push out older events.
     """
-    history = (*_without_old_walks(draft.status.history, len(draft.snapshot.grid)), record)
+    before = (*_without_old_walks(draft.status.history, len(draft.snapshot.grid)), record)
+    history = before
     while len(history) > LENGTH or sum(_size(entry) for entry in history) > BYTES:
         history = history[1:]
     ledger = add_record(draft.status.ledger, record, kind, nodes)
+    if (cut_short := _interrupted(before)) is not None and before[cut_short] not in history:
+        ledger = ledger.model_copy(update={"uncounted_restarts": ledger.uncounted_restarts + 1})
     # A successor may be over before the attempt that it was to follow.
     alive = (one.number for one in (draft.status.current, draft.status.successor) if one)
     kept = [*(entry.number for entry in history), *(number for number in alive if number != record.number)]
@@ -120,13 +124,21 @@ def _lost_by_tier(history: tuple[AttemptRecord, ...], settled: AttemptRecord) ->
     that were not intact. Steps of an attempt that is no longer in history count for the tier of the settled one.
     """
     found: Counter[str] = Counter()
-    left, last = settled.steps_lost or 0, settled.last_step or 0
+    last = settled.last_step or 0
+    unclaimed = [(last - (settled.steps_lost or 0) + 1, last)]  # first and last step of each range
     for one in sorted(history, key=lambda record: -record.number):
-        if one.number <= settled.number and one.first_step is not None and left:
-            again = min(max(last - one.first_step + 1, 0), left)
-            found[one.tier] += again
-            left, last = left - again, last - again
-    found[settled.tier] += left
+        if one.number > settled.number or one.first_step is None or one.last_step is None:
+            continue
+        rest = []
+        for first, end in unclaimed:
+            begin, until = max(first, one.first_step), min(end, one.last_step)
+            if begin <= until:
+                found[one.tier] += until - begin + 1
+                rest += [(first, begin - 1), (until + 1, end)]
+            else:
+                rest.append((first, end))
+        unclaimed = rest
+    found[settled.tier] += sum(max(end - first + 1, 0) for first, end in unclaimed)
     return found
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.trainer.fake_operator import FakeOperator
+from tests.support.http.fake_operator import FakeOperator
 from tests.support.trainer.folders import pod
 from tests.support.trainer.launched import start, start_behind, verdict_of
 from tests.support.trainer.stores import LAUNCHER

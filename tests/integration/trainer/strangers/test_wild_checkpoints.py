@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.support.trainer.saved_folder import SavedFolder
+from tests.support.trainer.folders import SavedFolder
 from tests.support.trainer.strangers.wild import WILD, Wild
 
 from holdfast_train.folder.index import escapes

@@ -138,6 +138,19 @@ def test_the_record_of_a_successor_that_trained():
     assert (entry.number, entry.first_step, entry.last_step, entry.steps) == (2, 500, 503, 4)
 
 
+# Breaks if all lost steps are said to be counted although the attempt that may have lost some is not in the history any
+# more.
+def test_steps_lost_are_not_known_once_the_record_is_dropped():
+    draft = Draft(snapshot(job(status())))
+    append(draft, record(1, first_step=1, last_step=480, steps=480), "Spot")
+    for number in range(2, LENGTH + 1):
+        append(draft, record(number), "Spot")
+    assert draft.status.ledger.uncounted_restarts == 0
+    for number in range(LENGTH + 1, 2 * LENGTH):
+        append(draft, record(number), "Spot")
+    assert draft.status.ledger.uncounted_restarts == 1
+
+
 def test_each_interruption_is_settled_with_the_attempts_after_the_last_one():
     before = record(2, first_step=1, last_step=900, last_step_at=at(-800), seconds_lost=timedelta(seconds=9))
     last = record(3, first_step=401, last_step=480, last_step_at=at(-700), steps=80)

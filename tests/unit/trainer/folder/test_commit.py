@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.trainer.folders import hugging_face, identity
-from tests.support.trainer.saved_folder import SavedFolder
+from tests.support.trainer.folders import SavedFolder, hugging_face, identity
 
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.records import Keep

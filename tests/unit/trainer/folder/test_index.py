@@ -47,6 +47,25 @@ def test_paths_out_of_the_folder(path: str) -> None:
         index.decode(index.encode(unit), [])
 
 
+# Breaks if the checkpoint of a stranger ends the writer with an error of Python, or makes a program run as its owner.
+@pytest.mark.parametrize(("size", "time"), [(-1, 0), (0, 2**63), (0, -(2**64)), ("0", 0), (0, 1.5), (None, 0)])
+def test_files_that_no_file_system_has(size: object, time: object) -> None:
+    body = {
+        "name": "a-1",
+        "layout": "Files",
+        "step": 1,
+        "isFolder": True,
+        "files": [["a-1/x", size, time, 0o644, None]],
+    }
+    with pytest.raises(CheckpointCorruptError, match="cannot be read"):
+        index.decode(json.dumps(body).encode(), [])
+
+
+def test_a_mode_is_rights_alone() -> None:
+    unit = Unit("checkpoint-1", "HuggingFace", 1, (File("checkpoint-1/x", 0, 0, 0o6755),), True)
+    assert [file.mode for file in index.decode(index.encode(unit), []).unit.files] == [0o755]
+
+
 def test_not_an_index() -> None:
     for data in (b"", b"[]", b"{}", json.dumps({"files": [1]}).encode()):
         with pytest.raises(CheckpointCorruptError):

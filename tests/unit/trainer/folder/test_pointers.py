@@ -5,8 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support.trainer.folders import archive, hugging_face
-from tests.support.trainer.saved_folder import SavedFolder
+from tests.support.trainer.folders import SavedFolder, archive, hugging_face
 
 from holdfast_train.errors import CheckpointCorruptError
 from holdfast_train.folder import index

@@ -6,8 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.support.trainer.folders import archive, content, hugging_face
-from tests.support.trainer.saved_folder import SavedFolder
+from tests.support.trainer.folders import SavedFolder, archive, content, hugging_face
 
 from holdfast_train.errors import CheckpointCorruptError, EnvironmentVariableError, StorageFullError
 from holdfast_train.folder.index import Index

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.trainer.fake_operator import FakeOperator
+from tests.support.http.fake_operator import FakeOperator
 from tests.support.waiting import wait_for
 
 from holdfast_train.pod.launcher import member_call
