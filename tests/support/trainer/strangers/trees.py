@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.multiprocessing.spawn import spawn
 from torch.utils.data import DataLoader
 
 folder, kind = Path(sys.argv[1]), sys.argv[2]
@@ -59,6 +60,6 @@ def train(rank: int) -> None:
 
 if __name__ == "__main__":
     if kind == "spawn":
-        torch.multiprocessing.spawn(train, nprocs=2)
+        spawn(train, nprocs=2)
     else:
         train(int(os.environ.get("RANK", "0")))

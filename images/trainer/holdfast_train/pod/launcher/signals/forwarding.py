@@ -16,8 +16,8 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterator
 
-from .process_tree import state_of
-from .signal_receivers import Receivers, receivers
+from ..process_tree import state_of
+from .receivers import Receivers, receivers
 
 LOOK_SECONDS = 0.02  # between two looks whether the trainers have ended
 READ_SECONDS = 0.5  # for a process that reads what they print to pass on the last of it
