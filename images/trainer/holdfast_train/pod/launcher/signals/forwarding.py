@@ -91,6 +91,7 @@ class Forwarding:
     def _end_later(self, waiting: dict[int, frozenset[int]], found: Receivers) -> None:
         """End each process of `waiting` after its trainers, or when their time is over."""
         deadline, alone_at = time.monotonic() + self._seconds, dict[int, float]()
+        births = {pid: _birth(pid) for pid in waiting}
         while waiting:
             for pid, trainers in list(waiting.items()):
                 now = time.monotonic()
@@ -104,14 +105,20 @@ class Forwarding:
                     continue
                 del waiting[pid]
                 self._later.discard(pid)
-                _send(pid, signal.SIGTERM)
-                _send(pid, signal.SIGCONT)
+                if births[pid] == _birth(pid):  # otherwise it has ended, and its number may belong to another one
+                    _send(pid, signal.SIGTERM)
+                    _send(pid, signal.SIGCONT)
             time.sleep(LOOK_SECONDS)
 
 
 def _runs(pid: int) -> bool:
     found = state_of(pid)
     return found is not None and found.letter not in "ZX"
+
+
+def _birth(pid: int) -> float | None:
+    found = state_of(pid)
+    return None if found is None else found.started_at
 
 
 def _send(pid: int, number: int) -> None:
