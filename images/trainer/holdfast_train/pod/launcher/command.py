@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .forwarding import shutdown_timeout
 from .program import NOT_FOUND, Program, refusal
 from .progress_relay import progress
+from .signals.forwarding import shutdown_timeout
 from .verdict import classify, exit_code
 from .verdict_files import verdict_folder, write_verdict
 

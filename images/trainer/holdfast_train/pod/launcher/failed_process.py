@@ -13,6 +13,7 @@ from collections.abc import Sequence
 ROOT_CAUSE = "Root Cause: "  # as torchrun calls it; the operator looks for it, and for the exit code after it
 OWN_CODE = "1"  # of a program that ends with an exception: nothing to add if the process ended with the same one
 _TRACEBACK = "Traceback (most recent call last):"
+_ACCELERATE = "accelerate/commands/launch"  # a file that only starts the script
 _COMMAND = re.compile(r"subprocess\.CalledProcessError: Command ")
 _HOW = re.compile(r"(?:returned non-zero exit status (?P<code>\d{1,3})|died with .*?(?P<signal>\d{1,2})>?)\.$")
 _SPAWNED = re.compile(
@@ -27,6 +28,8 @@ _TAKEN_DOWN = re.compile(
 def without_command(lines: Sequence[str]) -> tuple[list[str], str]:
     """The lines without the traceback of a program that only started another one; and how that one ended.
 
+    The traceback stays if it may be the only one that says why: of a script whose last command failed without one.
+
     The second is a line that begins with ROOT_CAUSE, and empty if the lines do not say more. An exit code is negative
     if a signal ended the process.
     """
@@ -35,11 +38,26 @@ def without_command(lines: Sequence[str]) -> tuple[list[str], str]:
         if how := _HOW.search(own[-1]):  # that of the innermost command is found last
             code = how["code"] or str(-int(how["signal"]))
             cause = "" if code == OWN_CODE else f"{ROOT_CAUSE}a process that it started, exitcode: {code}"
-        del own[len(own) - 1 - own[::-1].index(_TRACEBACK) :]
+        begin = _last_traceback(own)
+        if not any(_ACCELERATE in line for line in own[begin:]) and not _ends_with_exception(own[:begin]):
+            return own, cause
+        del own[begin:]
     if own and (spawned := _SPAWNED.match(own[-1])):
         code = spawned["code"] or str(-getattr(signal, spawned["signal"], 0))
         cause = f"{ROOT_CAUSE}process {spawned['number']}, exitcode: {code}"
     return own, cause
+
+
+def _last_traceback(lines: Sequence[str]) -> int:
+    return len(lines) - 1 - lines[::-1].index(_TRACEBACK)
+
+
+def _ends_with_exception(lines: Sequence[str]) -> bool:
+    """True if the last lines are a traceback and its exception."""
+    if _TRACEBACK not in lines:
+        return False
+    after = lines[_last_traceback(lines) + 1 :]
+    return sum(not line.startswith(" ") and not _TAKEN_DOWN.search(line) for line in after) == 1
 
 
 def last_word(lines: Sequence[str]) -> str:

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from .forwarding import Forwarding, shutdown_timeout
 from .output import OnData, Tee
 from .room import killed_processes
+from .signals.forwarding import Forwarding, shutdown_timeout
 from .torchrun_report import last_lines
 from .verdict import End
 from .verdict_files import LEAVE_NOW, read_rank_verdicts, say, wait_for_writers

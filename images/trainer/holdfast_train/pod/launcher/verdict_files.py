@@ -77,20 +77,19 @@ def verdict_folder(environment: dict[str, str]) -> Iterator[str | None]:
         yield given
         return
     launcher = Path(sys.argv[0]).resolve()
-    with temporary_folder(*[launcher.parent] * (launcher.name == LAUNCHER_NAME)) as folder:
+    with temporary_folder(str(launcher.parent) if launcher.name == LAUNCHER_NAME else "") as folder:
         yield folder
 
 
 @contextlib.contextmanager
-def temporary_folder(*first: Path) -> Iterator[str | None]:
-    """A folder of this user alone, with its files until the end, in one of `first` if that can be written.
+def temporary_folder(first: str = "") -> Iterator[str | None]:
+    """A folder of this user alone, with its files until the end, in `first` if that is given and can be written.
 
     None if no folder can be written.
     """
     folder = None
-    usual = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108
-    others = (Path(usual), Path(sys.argv[0]).resolve().parent, Path("/dev/shm"))  # noqa: S108
-    for parent in (*first, *others):
+    others = (os.environ.get("TMPDIR") or "/tmp", str(Path(sys.argv[0]).resolve().parent), "/dev/shm")  # noqa: S108
+    for parent in filter(None, (first, *others)):
         path = Path(parent, f"holdfast-{os.urandom(8).hex()}")  # tempfile imports for longer than all else
         with contextlib.suppress(OSError):
             path.mkdir(0o700)

@@ -9,9 +9,9 @@ OWN = ["Traceback (most recent call last):", '  File "train.py", line 8, in <mod
 HOW_LONG = "…" + "x" * 90  # the middle of a long line is left out
 
 
-def checked(how: str) -> list[str]:
+def checked(how: str, file: str = "all.py") -> list[str]:
     """What a program prints last that started a command with `check=True`, as `accelerate launch` does."""
-    first = ["Traceback (most recent call last):", '  File "launch.py", line 999, in simple_launcher']
+    first = ["Traceback (most recent call last):", f'  File "{file}", line 999, in simple_launcher']
     return [*first, f"subprocess.CalledProcessError: Command '['python', 'train.py', {HOW_LONG}']' {how}."]
 
 
@@ -25,7 +25,14 @@ def checked(how: str) -> list[str]:
             [*OWN, *checked("returned non-zero exit status 42"), *checked("returned non-zero exit status 1")],
             (*OWN, "42"),
         ),
-        (checked("returned non-zero exit status 3"), ("the output", "3")),
+        (["no", *checked("returned non-zero exit status 42", "accelerate/commands/launch.py")], ("no", "42")),
+        (checked("returned non-zero exit status 3", "accelerate/commands/launch.py"), ("the output", "3")),
+        # A script that ends with the upload of its results: only its own traceback says which command failed.
+        (checked("returned non-zero exit status 3"), (*checked("returned non-zero exit status 3"), "3")),
+        (
+            [*OWN, "done", *checked("died with <Signals.SIGKILL: 9>")],
+            (*OWN, "done", *checked("died with <Signals.SIGKILL: 9>"), "-9"),
+        ),
     ],
 )
 def test_a_command_that_failed(errors: list[str], kept: tuple[str, ...]) -> None:

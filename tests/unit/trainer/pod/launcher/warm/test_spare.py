@@ -14,7 +14,7 @@ from tests.support.trainer.stores import LAUNCHER
 from tests.support.waiting import wait_for
 
 from holdfast_train.pod.launcher.process_tree import descendants
-from holdfast_train.pod.launcher.signal_receivers import receivers
+from holdfast_train.pod.launcher.signals.receivers import receivers
 from holdfast_train.pod.launcher.warm import spare
 from holdfast_train.pod.launcher.warm.told import read_told
 

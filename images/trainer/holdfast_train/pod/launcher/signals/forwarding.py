@@ -16,11 +16,11 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterator
 
-from .process_tree import state_of
-from .signal_receivers import Receivers, receivers
+from ..process_tree import state_of
+from .receivers import Receivers, receivers
 
 LOOK_SECONDS = 0.02  # between two looks whether the trainers have ended
-READ_SECONDS = 0.5  # for a process that reads what they print to pass on the last of it
+OWN_END_SECONDS = 0.5  # for a process that was not stopped to pass on the last output, and to end by itself
 
 
 def shutdown_timeout(grace: float) -> int:
@@ -91,6 +91,8 @@ class Forwarding:
     def _end_later(self, waiting: dict[int, frozenset[int]], found: Receivers) -> None:
         """End each process of `waiting` after its trainers, or when their time is over."""
         deadline, alone_at = time.monotonic() + self._seconds, dict[int, float]()
+        goes_on = found.reading | found.passing_on.keys()
+        births = {pid: _birth(pid) for pid in waiting}
         while waiting:
             for pid, trainers in list(waiting.items()):
                 now = time.monotonic()
@@ -100,18 +102,24 @@ class Forwarding:
                     if pid in found.agents:  # as torchrun does it with ranks that do not end
                         for trainer in trainers:
                             _send(trainer, signal.SIGKILL)
-                elif pid in found.reading and _runs(pid) and now < alone_at.setdefault(pid, now) + READ_SECONDS:
+                elif pid in goes_on and _runs(pid) and now < alone_at.setdefault(pid, now) + OWN_END_SECONDS:
                     continue
                 del waiting[pid]
                 self._later.discard(pid)
-                _send(pid, signal.SIGTERM)
-                _send(pid, signal.SIGCONT)
+                if births[pid] == _birth(pid):  # otherwise it has ended, and its number may belong to another one
+                    _send(pid, signal.SIGTERM)
+                    _send(pid, signal.SIGCONT)
             time.sleep(LOOK_SECONDS)
 
 
 def _runs(pid: int) -> bool:
     found = state_of(pid)
     return found is not None and found.letter not in "ZX"
+
+
+def _birth(pid: int) -> float | None:
+    found = state_of(pid)
+    return None if found is None else found.started_at
 
 
 def _send(pid: int, number: int) -> None:

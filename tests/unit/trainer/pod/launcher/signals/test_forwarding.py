@@ -57,7 +57,7 @@ import pathlib, subprocess, sys, time
 code = 'import os, signal; signal.signal(15, print); up = os.getppid(); print(flush=True)\\n'
 code += 'import time\\nwhile os.getppid() == up: time.sleep(0.01)'
 subprocess.Popen([sys.executable, '-S', '-c', code], stdout=-1).stdout.readline()
-while time.process_time() < 1: pass
+while time.process_time() < 1.5: pass
 pathlib.Path(sys.argv[1]).touch()
 while True: pass
 """
