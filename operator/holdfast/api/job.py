@@ -298,10 +298,14 @@ class Progress(Model):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            allowed="{epoch_step} needs {epoch_steps}, and {epoch} or {epoch_from_1}: add them, or use {step}",
+            allowed=(
+                "{epoch_step}, {epoch_steps}, and {epoch} or {epoch_from_1} go together: add what is missing, or use "
+                "{step}"
+            ),
             cel=(
-                "!has(self.patterns) || !self.patterns.exists(p, p.contains('{epoch_step}')) || "
-                "(self.patterns.exists(p, p.contains('{epoch_steps}')) && "
+                "!has(self.patterns) || !self.patterns.exists(p, p.contains('{epoch')) || "
+                "(self.patterns.exists(p, p.contains('{epoch_step}')) && "
+                "self.patterns.exists(p, p.contains('{epoch_steps}')) && "
                 "self.patterns.exists(p, p.contains('{epoch}') || p.contains('{epoch_from_1}')))"
             ),
             is_met=lambda progress: _tells_its_epoch(progress.patterns),
@@ -313,10 +317,10 @@ class Progress(Model):
 
 
 def _tells_its_epoch(patterns: tuple[str, ...]) -> bool:
-    """False if a step of an epoch is read, and nothing says of which epoch, or how many steps an epoch has."""
-    all_of_them = "\n".join(patterns)
-    epoch = "{epoch}" in all_of_them or "{epoch_from_1}" in all_of_them
-    return "{epoch_step}" not in all_of_them or ("{epoch_steps}" in all_of_them and epoch)
+    """False if some of the numbers are read that make the step of a training with epochs, and others are not."""
+    together = "\n".join(patterns)
+    epoch = "{epoch}" in together or "{epoch_from_1}" in together
+    return "{epoch" not in together or (epoch and "{epoch_step}" in together and "{epoch_steps}" in together)
 
 
 def _missing_accelerators(spec: "TrainingJobSpec") -> list[str]:

@@ -295,6 +295,13 @@ BAD_TRAINERS: Final[tuple[Bad, ...]] = (
         {"spec/progress": {"patterns": ["[{epoch_step}/{epoch_steps}]"]}},
         "spec.progress.patterns",
         "[{epoch_step}/{epoch_steps}]",
-        "{epoch_step} needs {epoch_steps}, and {epoch} or {epoch_from_1}",
+        "{epoch_step}, {epoch_steps}, and {epoch} or {epoch_from_1} go together",
+    ),
+    Bad(
+        "epoch-without-steps",
+        {"spec/progress": {"patterns": ["Epoch {epoch}/{epochs}"]}},
+        "spec.progress.patterns",
+        "Epoch {epoch}/{epochs}",
+        "{epoch_step}, {epoch_steps}, and {epoch} or {epoch_from_1} go together",
     ),
 )

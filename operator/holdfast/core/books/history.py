@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import takewhile
 
-from holdfast.api.attempt import Attempt, AttemptRecord, EndReason
+from holdfast.api.attempt import Attempt, AttemptRecord, EndKind, EndReason
 from holdfast.api.profile import TierKind
 from holdfast.core.books.ledger import add_record, settle, split
 from holdfast.core.draft import Draft
@@ -90,6 +90,12 @@ def _interrupted(history: tuple[AttemptRecord, ...]) -> int | None:
     unsettled = takewhile(lambda index: history[index].seconds_lost is None, reversed(range(len(history))))
     trained = [index for index in unsettled if history[index].last_step is not None]
     return max(reversed(trained), key=lambda index: history[index].last_step or 0, default=None)
+
+
+def has_unsettled_loss(history: tuple[AttemptRecord, ...]) -> bool:
+    """True from a loss of an attempt that trained until the first step after it, which shows what the loss cost."""
+    index = _interrupted(history)
+    return index is not None and history[index].kind is EndKind.LOSS
 
 
 def _with_resumed_step(record: AttemptRecord, resumed_step: int | None) -> AttemptRecord:
