@@ -291,9 +291,36 @@ class Progress(Model):
 
     patterns: Annotated[tuple[ProgressPattern, ...], Field(max_length=8)] = ()
     """Lines that the program prints, with the places of the numbers, such as step {step}/{total} loss={loss}. The
-    placeholders are {step}, {total}, {loss} and {grad_norm}. A * stands for any text, blanks for any number of blanks,
-    and {{ and }} for braces. tqdm and lightning stand for progress bars of these libraries. A change counts from the
-    next attempt on. Default: none."""
+    placeholders are {step}, {total}, {loss} and {grad_norm}. A program that counts its steps anew in each epoch has
+    {epoch_step}, {epoch_steps}, and {epoch} or {epoch_from_1}, whose first epoch is 0 or 1; {epochs} is their number. A
+    * stands for any text, blanks for any number of blanks, and {{ and }} for braces. tqdm and lightning stand for
+    progress bars of these libraries. A change counts from the next attempt on. Default: none."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            allowed=(
+                "{epoch_step}, {epoch_steps}, and {epoch} or {epoch_from_1} go together: add what is missing, or use "
+                "{step}"
+            ),
+            cel=(
+                "!has(self.patterns) || !self.patterns.exists(p, p.contains('{epoch')) || "
+                "(self.patterns.exists(p, p.contains('{epoch_step}')) && "
+                "self.patterns.exists(p, p.contains('{epoch_steps}')) && "
+                "self.patterns.exists(p, p.contains('{epoch}') || p.contains('{epoch_from_1}')))"
+            ),
+            is_met=lambda progress: _tells_its_epoch(progress.patterns),
+            got_cel="self.patterns.join(', ')",
+            got=lambda progress: ", ".join(progress.patterns),
+            field=".patterns",
+        ),
+    )
+
+
+def _tells_its_epoch(patterns: tuple[str, ...]) -> bool:
+    """False if some of the numbers are read that make the step of a training with epochs, and others are not."""
+    together = "\n".join(patterns)
+    epoch = "{epoch}" in together or "{epoch_from_1}" in together
+    return "{epoch" not in together or (epoch and "{epoch_step}" in together and "{epoch_steps}" in together)
 
 
 def _missing_accelerators(spec: "TrainingJobSpec") -> list[str]:

@@ -116,12 +116,13 @@ MetricName = Annotated[
 ]
 # Text between placeholders is needed, so that each number has one reading; "{{" and "}}" stand for one brace.
 _LETTER: Final = r"([^{}\r\n]|\{\{|\}\})"
-_PLACE: Final = r"\{(step|total|loss|grad_norm)\}"
+_PLACE: Final = r"\{(step|total|loss|grad_norm|epochs?|epoch_from_1|epoch_steps?)\}"
 ProgressPattern = Annotated[
     str,
     Text(
         "tqdm, lightning, or a line such as 'step {step}/{total} loss={loss}' with at least one of {step}, {total}, "
-        "{loss} and {grad_norm}, text between them, * for any text, and {{ and }} for braces",
+        "{loss}, {grad_norm}, {epoch}, {epoch_from_1}, {epochs}, {epoch_step} and {epoch_steps}, text between them, * "
+        "for any text, and {{ and }} for braces",
         256,
         f"(tqdm|lightning|{_LETTER}*{_PLACE}({_LETTER}+{_PLACE})*{_LETTER}*)",
     ),

@@ -129,6 +129,9 @@ def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
     step = old_step if body.step is None else body.step
     grew = step is not None and (old_step is None or step > old_step)
     resumed = body.resumed_from.step if body.resumed_from else before.resumed_step if before else None
+    without_step = before.put_back_without_step if before else False
+    if body.folder and body.resumed_from is not None and body.resumed_from.step == 0:
+        resumed, without_step = None, True
     first_step, first_step_at = (before.first_step, before.first_step_at) if before else (None, None)
     # Right after its start a trainer reports the step at which it resumed: another attempt trained that step.
     # A program that did not resume from the checkpoint that was put back begins at an earlier one.
@@ -160,6 +163,7 @@ def _merge(before: Report | None, body: ProgressBody, now: datetime) -> Report:
         metrics=tuple(islice({**(dict(before.metrics) if before else {}), **body.metrics}.items(), MAX_METRICS)),
         fenced=body.fenced or bool(before and before.fenced),
         resumed_step=resumed,
+        put_back_without_step=without_step,
         resume_note=body.resumed_from.note if body.resumed_from else before.resume_note if before else "",
         checkpoint=checkpoint,
         save_error=body.save_error or None,

@@ -290,4 +290,18 @@ BAD_TRAINERS: Final[tuple[Bad, ...]] = (
         "all volumes must have different mountPaths",
         "/data: all volumes",
     ),
+    Bad(
+        "step-of-no-epoch",
+        {"spec/progress": {"patterns": ["[{epoch_step}/{epoch_steps}]"]}},
+        "spec.progress.patterns",
+        "[{epoch_step}/{epoch_steps}]",
+        "{epoch_step}, {epoch_steps}, and {epoch} or {epoch_from_1} go together",
+    ),
+    Bad(
+        "epoch-without-steps",
+        {"spec/progress": {"patterns": ["Epoch {epoch}/{epochs}"]}},
+        "spec.progress.patterns",
+        "Epoch {epoch}/{epochs}",
+        "{epoch_step}, {epoch_steps}, and {epoch} or {epoch_from_1} go together",
+    ),
 )

@@ -97,6 +97,18 @@ def test_a_program_that_begins_anew_beside_what_was_put_back() -> None:
     assert (desk.report.resumed_step, desk.report.ignored_step, desk.report.first_step) == (None, 20, 3)
 
 
+# Breaks if a program is said to have resumed at step 0 because the name of its checkpoint says no step.
+def test_what_was_put_back_may_say_no_step() -> None:
+    desk = Desk()
+    desk.say(folder=True, resumedFrom={**RESUMED, "step": 0})
+    desk.say(relayed=True, step=200)
+    desk.say(folder=True)
+    report = desk.report
+    assert (report.resumed_step, report.first_step, report.put_back_without_step) == (None, 200, True)
+    desk.say(folder=True, attempt=2)
+    assert not desk.report.put_back_without_step
+
+
 def test_the_first_report_and_the_first_step_wake_at_once() -> None:
     desk = Desk()
     desk.say()

@@ -138,9 +138,22 @@ def _without_mark(loose: Iterable[File]) -> list[Unit]:
     ]
     links = [file for files in by_folder.values() for file in files if file.link is not None]
     for folder, files in by_folder.items():
-        if any(_is_save(file) for file in files):
+        if any(_is_save(file) for file in files) and not _is_copy(folder, files, units):
             units.append(_of_files(folder, [file for file in files if file.link is None], links))
     return sorted(units, key=lambda unit: unit.name)
+
+
+def _is_copy(folder: str, files: Iterable[File], saves: Iterable[Unit]) -> bool:
+    """True for a folder such as `final` or `best` beside `step-500`, with a file of the same name: no state to resume.
+
+    Put back in the place of `step-500`, it would hide from the program that there is something to resume from.
+    """
+    above, _, name = folder.rpartition("/")
+    if not folder or name.lower().startswith(("last", "latest")):
+        return False
+    beside = [unit for unit in saves if unit.is_folder and unit.name.rpartition("/")[0] == above]
+    known = {file.path[len(unit.name) :] for unit in beside for file in unit.files}
+    return any(_is_save(file) and file.path[len(folder) :] in known for file in files)
 
 
 def path_of(unit: Unit) -> str:

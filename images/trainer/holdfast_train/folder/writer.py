@@ -183,8 +183,7 @@ class FolderWriter:
     def _resume_at(self, unit: Unit, uri: str, note: str) -> None:
         self._reported.resumed = unit.step
         self.newest = str(self._root / path_of(unit))
-        if unit.step is not None:
-            self._progress.resumed_from = {"step": unit.step, "uri": uri, "note": note}
+        self._progress.resumed_from = {"step": unit.step or 0, "uri": uri, "note": note}  # 0: its name says none
 
     # Beside the program.
 

@@ -30,6 +30,7 @@ from holdfast.cli.storage.options import Endpoint
 from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.console import console
 from holdfast.cli.terminal.output import Output, write
+from holdfast.core.books.history import has_unsettled_loss
 from holdfast.core.books.ledger import counts_steps
 from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_TURN
 from holdfast.core.status.staging import REASON as STAGING
@@ -321,6 +322,8 @@ def totals(job: TrainingJob) -> str:
     seconds = ledger.seconds_lost.total_seconds()
     known = counts_steps(job.status)
     twice = f"{formats.count(ledger.steps_lost)} steps done twice" if known else "steps done twice are not known"
+    if known and has_unsettled_loss(job.status.history):
+        twice += " before the last loss"
     lost = f"{twice}, {seconds:.1f}s without training"
     return f"{restarts.losses} losses ({restarts.infrastructure} of them infrastructure), {failures}; {lost}"
 

@@ -346,4 +346,6 @@ def _learn_first_step(turn: Turn, report: Report) -> None:
 
 def _says_where_it_resumed(report: Report) -> bool:
     """False for a program of which nobody knows at which step it began."""
-    return not report.relayed or (report.folder and report.ignored_step is None)
+    if not report.relayed:
+        return True
+    return report.folder and report.ignored_step is None and not report.put_back_without_step

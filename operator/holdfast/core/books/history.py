@@ -142,6 +142,12 @@ def _lost_by_tier(history: tuple[AttemptRecord, ...], settled: AttemptRecord) ->
     return found
 
 
+def has_unsettled_loss(history: tuple[AttemptRecord, ...]) -> bool:
+    """True from a loss of an attempt that trained until the first step after it, which shows what the loss cost."""
+    index = _interrupted(history)
+    return index is not None and history[index].kind is EndKind.LOSS
+
+
 def _with_resumed_step(record: AttemptRecord, resumed_step: int | None) -> AttemptRecord:
     """The record with the resumed step, which may be newer than the last step that the attempt reported."""
     if resumed_step is None or record.last_step is None or resumed_step <= record.last_step:

@@ -84,6 +84,7 @@ class Report:
     folder: bool = False  # the writer of checkpoint.folder put back what the program resumes from, and saves
     staging: Staging | None = None  # the process that copies trainer.data sent this report, and no program has yet
     ignored_step: int | None = None  # it put this step back, and the program began at an earlier one
+    put_back_without_step: bool = False  # it put back a checkpoint whose name says no step
 
 
 def staging_at(reports: Mapping[str, Report], pod: PodView | None) -> datetime | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.http.fake_operator import FakeOperator
+from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.folders import pod
 from tests.support.trainer.launched import start, start_behind, verdict_of
 from tests.support.trainer.stores import LAUNCHER
@@ -149,8 +150,9 @@ def test_a_trainer_behind_a_script_has_the_grace(tmp_path: Path, monkeypatch: py
     assert verdict_of(tmp_path / "verdict")["outcome"] == "drained"
 
 
-# Breaks if a program that takes its checkpoint as an option cannot be given the newest one, or is given the best one.
-def test_the_newest_checkpoint_is_in_a_variable(tmp_path: Path) -> None:
+# Breaks if a program that takes its checkpoint as an option cannot be given the newest one, or is given the best one;
+# or if the operator is not told that something was put back, because its name says no step.
+def test_the_newest_checkpoint_is_in_a_variable(tmp_path: Path, endpoint: Endpoint) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "train.py").write_text(RESUMES)
     for attempt, code in ((1, 1), (2, 0)):
@@ -158,8 +160,10 @@ def test_the_newest_checkpoint_is_in_a_variable(tmp_path: Path) -> None:
         option = '${HOLDFAST_NEWEST_CHECKPOINT:+--resume "$HOLDFAST_NEWEST_CHECKPOINT"}'
         done = subprocess.run(
             [PYTHON, str(LAUNCHER), "--", "sh", "-c", f"exec {PYTHON} {tmp_path}/train.py --output {root} {option}"],
-            env=pod(root, f"file://{tmp_path}/store/job", attempt, tmp_path / "log"),
+            env=pod(root, f"file://{tmp_path}/store/job", attempt, tmp_path / "log", **endpoint.variables),
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert done.returncode == code, done.stderr
         assert done.stdout == f"resumes from {root / 'last.pth.tar' if code == 0 else None}\n"
+    told = {(report["attempt"], (report.get("resumedFrom") or {}).get("step")) for report in endpoint.reports}
+    assert told == {(1, None), (2, 0)}

@@ -180,3 +180,14 @@ def test_a_program_that_tells_no_steps() -> None:
     ledger = {**RUNNING["ledger"], "stepsLost": 0, "goodput": None, "byTier": []}
     assert "0 steps done twice" not in shown({"checkpoint": None, "ledger": ledger})
     assert "0 steps done twice" in shown({"checkpoint": None, "ledger": ledger, "library": True})
+
+
+# Breaks if a job whose next attempt has not made a step yet is said to have done no step twice.
+def test_what_the_last_loss_costs_is_not_known_before_the_first_step_after_it() -> None:
+    record = {
+        "number": 2, "tier": "spot", "kind": "Loss", "reason": "NodeGone", "raisedAt": "2026-11-21T09:00:00Z",
+        "endedAt": "2026-11-21T09:01:00Z", "firstStep": 1, "lastStep": 120,
+    }  # fmt: skip
+    assert "7 steps done twice before the last loss, " in shown({"history": [record]})
+    assert "7 steps done twice, " in shown({"history": [{**record, "secondsLost": "40s"}]})
+    assert "7 steps done twice, " in shown({"history": [{**record, "kind": "Completed"}]})

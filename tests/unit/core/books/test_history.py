@@ -198,6 +198,14 @@ def test_steps_lost_of_a_program_with_a_folder(last, already, ignored, lost):
     assert after.ledger.steps_lost == (lost or 0)
 
 
+# Breaks if a program that goes on at step 200 is said to have lost 215 steps, because its `ckpt.pt` says no step.
+@pytest.mark.parametrize(("without_step", "lost"), [(True, None), (False, 215)])
+def test_steps_lost_are_not_known_if_what_was_put_back_says_no_step(without_step, lost):
+    before = record(4, first_step=1, last_step=215, last_step_at=at(-700), steps=215)
+    after = settle(before, resumed=None, relayed=True, folder=True, put_back_without_step=without_step)
+    assert (after.history[0].steps_lost, after.ledger.uncounted_restarts) == (lost, int(lost is None))
+
+
 def test_a_suspension_is_not_lost_time():
     last = record(4, reason="Suspended", kind=EndKind.STOPPED, last_step=480, last_step_at=at(-90_000))
     assert settle(last, resumed=480).ledger.seconds_lost == timedelta(seconds=50)

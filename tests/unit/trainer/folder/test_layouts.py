@@ -110,6 +110,24 @@ def test_files_that_are_one_model(tmp_path: Path) -> None:
     assert (unit.step, len(unit.files)) == (None, 2)
 
 
+# Breaks if weights for use, which a program writes at its end, take the place of the checkpoint that it resumes from.
+@pytest.mark.parametrize(
+    ("other", "names"),
+    [
+        ("final/lit_model.pth", ["step-000500"]),
+        ("best/lit_model.pth", ["step-000500"]),
+        ("latest/lit_model.pth", ["latest", "step-000500"]),
+        ("final/other.pth", ["final", "step-000500"]),
+        ("run/final/lit_model.pth", ["run/final", "step-000500"]),
+        ("lit_model.pth", ["", "step-000500"]),
+    ],
+)
+def test_a_model_beside_the_folders_of_checkpoints(tmp_path: Path, other: str, names: list[str]) -> None:
+    archive(tmp_path / "step-000500/lit_model.pth")
+    archive(tmp_path / other)
+    assert [unit.name for unit in find(look(tmp_path))] == names
+
+
 # Breaks if the files of Lightning with save_last="link" are never saved, or are put back without the link.
 def test_link_to_the_last(tmp_path: Path) -> None:
     archive(tmp_path / "a/epoch=0-step=10.ckpt")

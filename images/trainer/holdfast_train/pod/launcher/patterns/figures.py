@@ -6,18 +6,21 @@ from collections.abc import Mapping
 
 from .pattern import Pattern
 
+_FELL = 4  # a count that falls to a quarter or less begins again; two ranks that print are never so far apart
+
 
 class Figures:
     """What the lines say. Of several bars, the one with the greatest total counts, until it is full.
 
-    A bar that begins again after it was full is that of an epoch, and says no step of the training.
+    A count that begins again is that of an epoch, and says no step of the training.
     """
 
     def __init__(self, patterns: list[Pattern]) -> None:
         self._patterns = patterns
         self._total = self._full = 0  # of the bar that counts, and of the last one that was full
+        self._last = 0  # the last step, of the bar that counts if there is one
         self._begins_again = False
-        self._epochs = Epochs()
+        self._bars = BarsOfEpochs()
         self.metrics: dict[str, str] = {}
 
     def read(self, line: str) -> None:
@@ -29,18 +32,44 @@ class Figures:
         total, step = int(values.get("total", 0)), int(values.get("step", 0))
         if total and (total < self._total or step > total):
             return
+        if "step" in values:
+            self._note(step, total)
         if total:
-            # Each rank may show the same bar, and none is full when the first one is.
-            self._begins_again |= total == self._full and 2 * step < total
-            self._total, self._full = (0, total) if step == total else (total, self._full)
             self.metrics["total_steps"] = str(total)
-        if self._begins_again and total:
+        if self._begins_again and "step" in values:
             self._forget("step", "total_steps")
-        elif "epoch_steps" in values and "epoch" in values:
-            self._set_step(self._epochs.step(values))
+        elif "bar_steps" in values and "epoch" in values:
+            self._set_step(self._bars.step(values))
+        elif "epoch_step" in values:
+            self._set_step_of_epoch(values)
         elif step:
             self._set_step(step)
         self.metrics |= {name: values[name] for name in ("loss", "grad_norm") if name in values}
+
+    def _note(self, step: int, total: int) -> None:
+        """Notice a count that begins again: after it was full, or had come at least to the last quarter of its total.
+
+        A program may print each tenth step only, and never the last one of an epoch. Each rank may show the same bar,
+        and none is full when the first one is.
+        """
+        same = total == self._total
+        far = self._last * _FELL >= total * (_FELL - 1) if total else self._last >= _FELL
+        self._begins_again |= (total > 0 and total == self._full and 2 * step < total) or (
+            same and far and step * _FELL <= self._last and step < self._last
+        )
+        self._last = step
+        if total:
+            self._total, self._full = (0, total) if step == total else (total, self._full)
+
+    def _set_step_of_epoch(self, values: Mapping[str, str]) -> None:
+        """Each epoch has as many steps as the line says; without all three numbers there is no step."""
+        epoch = int(values["epoch"]) if "epoch" in values else int(values.get("epoch_from_1", 0)) - 1
+        at, steps = int(values["epoch_step"]), int(values.get("epoch_steps", 0))
+        if epoch < 0 or not steps or at > steps:
+            return
+        self._set_step(epoch * steps + at)
+        if "epochs" in values:
+            self.metrics["total_steps"] = str(int(values["epochs"]) * steps)
 
     def _set_step(self, step: int | None) -> None:
         if step:
@@ -53,7 +82,7 @@ class Figures:
             self.metrics.pop(name, None)
 
 
-class Epochs:
+class BarsOfEpochs:
     """Counts steps over bars of epochs.
 
     With `max_steps` Lightning makes the bar shorter for an epoch that the training does not end, also if it has begun
@@ -69,7 +98,7 @@ class Epochs:
 
     def step(self, values: Mapping[str, str]) -> int | None:
         """The step, None if it is not sure."""
-        epoch, at, total = (int(values[name]) for name in ("epoch", "epoch_step", "epoch_steps"))
+        epoch, at, total = (int(values[name]) for name in ("epoch", "bar_step", "bar_steps"))
         before = self._now
         if before is None:
             self._has_seen_begin = epoch == 0

@@ -13,24 +13,33 @@ from collections.abc import Mapping
 PRESETS: Mapping[str, tuple[str, ...]] = {
     "tqdm": ("%|*| {step}/{total} [", "%|*| {step}/{total} [*loss={loss}"),
     "lightning": (
-        "Epoch {epoch}:*%|*| {epoch_step}/{epoch_steps} [",
-        "Epoch {epoch}:*%|*| {epoch_step}/{epoch_steps} [*train_loss={loss}",
-        "Epoch {epoch}:*%|*| {epoch_step}/{epoch_steps} [*train_loss_step={loss}",
-        "Epoch {epoch}:*%|*| {epoch_step}/{epoch_steps} [*loss={loss}",
+        "Epoch {epoch}:*%|*| {bar_step}/{bar_steps} [",
+        "Epoch {epoch}:*%|*| {bar_step}/{bar_steps} [*train_loss={loss}",
+        "Epoch {epoch}:*%|*| {bar_step}/{bar_steps} [*train_loss_step={loss}",
+        "Epoch {epoch}:*%|*| {bar_step}/{bar_steps} [*loss={loss}",
     ),
 }
+# Descriptions of bars that libraries show beside a training, and the unit of those that prepare data.
+_ASIDE = re.compile(
+    r"\s*(?:add|apply|build|cach|cast|check|collect|comput|convert|creat|download|drop|eval|extract|fetch|filter|flatten"
+    r"|format|generat|group|import|inference|load|map\b|materializ|pack|predict|prepar|preprocess|process|quantiz|read"
+    r"|resolv|running tokenizer|sampl|sanity|sav|scan|shuffl|test|tokeniz|truncat|unpack|upload|val|verif|writ)"
+    r"|.*\bexamples/s\]",
+    re.IGNORECASE,
+)
 _COUNT = r"[0-9]{1,16}"
 _REAL = (
     r"[+-]?(?:(?:[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(?:[eE][+-]?[0-9]{1,3})?"
     r"|(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?![A-Za-z_]))"
 )
 _NUMBERS = {
-    **dict.fromkeys(("step", "total", "epoch", "epoch_step", "epoch_steps"), _COUNT),
+    **dict.fromkeys(("step", "total", "bar_step", "bar_steps"), _COUNT),
+    **dict.fromkeys(("epoch", "epoch_from_1", "epochs", "epoch_step", "epoch_steps"), _COUNT),
     **dict.fromkeys(("loss", "grad_norm"), _REAL),
 }
 # A part of a number is another number: 1.5 has no 1 and no 5, and 1,200 has no 200.
 _BEFORE, _AFTER, _THOUSANDS = r"(?<![\w.,-])", r"(?![0-9]|\.[0-9]|[eE][+-]?[0-9])", r"(?!,[0-9]{3}(?![0-9]))"
-_TOKENS = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}|[ \t]+|[^{} \t]")
+_TOKENS = re.compile(r"\{\{|\}\}|\{([a-z_][a-z_0-9]*)\}|[ \t]+|[^{} \t]")
 _BLANKS = re.compile(r"[ \t]*")
 
 
@@ -96,14 +105,20 @@ class _Run:
 
 
 class Pattern:
-    """One pattern. `*` stands for any text, blanks for any number of blanks, `{{` and `}}` for one brace."""
+    """One pattern. `*` stands for any text, blanks for any number of blanks, `{{` and `}}` for one brace.
 
-    def __init__(self, text: str) -> None:
+    `of_bars`: it reads any bar, so those that are not of a training are left out.
+    """
+
+    def __init__(self, text: str, *, of_bars: bool = False) -> None:
         """Raises KeyError if a placeholder has an unknown name."""
+        self._of_bars = of_bars
         self._runs = [_Run(run) for run in text.split("*") if run.strip(" \t")]
 
     def find(self, line: str) -> dict[str, str] | None:
         """The numbers of the first place in the line, by name; None if there is no such place."""
+        if self._of_bars and _ASIDE.match(line):
+            return None
         values: dict[str, str] = {}
         at: int | None = 0
         for run in self._runs:
@@ -115,7 +130,7 @@ class Pattern:
 
 def patterns_of(texts: list[str]) -> list[Pattern]:
     """The patterns; the name of a preset stands for several. Raises KeyError if a placeholder has an unknown name."""
-    return [Pattern(text) for given in texts for text in PRESETS.get(given, (given,))]
+    return [Pattern(text, of_bars=given == "tqdm") for given in texts for text in PRESETS.get(given, (given,))]
 
 
 def _in_word(letter: str) -> bool:

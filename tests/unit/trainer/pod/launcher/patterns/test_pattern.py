@@ -49,7 +49,7 @@ def test_a_line_is_read(pattern: str, line: str, expected: dict[str, str] | None
         (
             "lightning",
             "Epoch 3:  40%|████      | 40/100 [00:01<00:02, 30.01it/s, v_num=0, train_loss=0.512]",
-            {"epoch": "3", "epoch_step": "40", "epoch_steps": "100", "loss": "0.512"},
+            {"epoch": "3", "bar_step": "40", "bar_steps": "100", "loss": "0.512"},
         ),
         ("lightning", "Validation DataLoader 0: 100%|██████████| 4/4 [00:00<00:00, 305.51it/s]", {}),
     ],
