@@ -90,6 +90,15 @@ def test_a_fault_in_the_last_steps_does_not_complete_the_training(tmp_path: Path
     assert state(tmp_path).complete is None
 
 
+@pytest.mark.parametrize(("bad", "code"), [(range(199, 200), 1), (range(198, 199), None)])
+def test_a_training_does_not_end_with_a_bad_loss(tmp_path: Path, bad: range, code: int | None) -> None:
+    """Breaks if a training is complete whose program ends at the first bad loss, or one with a bad loss before."""
+    assert run(tmp_path, 1, 200, bad=bad) == (code, 0)
+    assert (state(tmp_path).complete is None) == (code == 1)
+    if code == 1:
+        assert "the loss was not finite, at the end of training: step 200 (nan)" in verdict(tmp_path)["message"]
+
+
 class LateGuard(FiniteGuard):
     """Knows all losses only when it must, as with a GPU that is many steps behind."""
 
