@@ -60,6 +60,16 @@ def test_back_to_the_newest_healthy_checkpoint_and_the_third_time_it_is_over(tmp
     assert len(state(tmp_path).rollbacks) == 2
 
 
+def test_a_person_who_takes_the_training_back_begins_the_count_anew(tmp_path: Path) -> None:
+    """Breaks if a training that a person has mended fails at its next fault, as if nobody had been there."""
+    bad = range(220, 230)
+    assert [run(tmp_path, number, 400, bad=bad)[0] for number in (1, 2)] == [1, 1]
+    person = CommitLog(FolderStorage(tmp_path / "prefix"), identity(0))
+    person.roll_back(person.refresh().commits[0].seq, "a person asked for it", by_person=True)
+    assert [run(tmp_path, number, 400, bad=bad)[0] for number in (3, 4, 5)] == [1, 1, 78]
+    assert [one.attempt for one in state(tmp_path).rollbacks] == [1, 2, 0, 3, 4]
+
+
 def test_a_fault_that_does_not_come_again(tmp_path: Path) -> None:
     assert run(tmp_path, 1, 300, bad=range(220, 230)) == (1, 0)
     assert run(tmp_path, 2, 300) == (None, 100)
