@@ -277,7 +277,7 @@ def _after_commit(state: LogState, before: Commit | None, record: Record) -> Log
     known = record.commit.step - record.commit.unknown  # the newest step whose loss is known
     if clean is not None and before is not None and before.clean is not None:
         steps = known - (before.step - before.unknown)
-        clean = before.clean + steps if clean >= steps else clean
+        clean = before.clean + steps if clean >= known - before.step else clean
     made = replace(record.commit, seq=record.seq, clean=clean)
 
     def judged(commit: Commit) -> Commit:
