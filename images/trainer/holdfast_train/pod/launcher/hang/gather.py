@@ -107,14 +107,16 @@ def _read(path: Path | None, most: int) -> dict[str, Any]:
     """The collectives that a rank told: without the last ones of each process group if they have over `most` bytes."""
     if path is None or _size(path) > READ_BYTES:
         return {}
-    with contextlib.suppress(OSError, ValueError, TypeError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         text = path.read_text(encoding="utf-8")
-        found = json.loads(text)
-        if not isinstance(found, dict):
+        told = json.loads(text)
+        if not isinstance(told, dict):
             return {}
+        # The library of the program may be of another version than this launcher.
+        found = {name: one for name, one in told.items() if isinstance(one, dict) and type(one.get("number")) is int}
         if len(text) <= most:
             return found
-        short = {group: {**told, "last": []} for group, told in found.items()}
+        short = {name: {**one, "last": []} for name, one in found.items()}
         return short if len(json.dumps(short)) <= most else {}
     return {}
 
