@@ -1,7 +1,7 @@
 """A rank that is slower than the other one, with DistributedDataParallel: it is said, and its node is left."""
 
 import pytest
-from tests.support.cluster.training_jobs import Job, Pool, Raw, restarts, submit
+from tests.support.cluster.training_jobs import Job, Pool, restarts, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
@@ -51,10 +51,6 @@ def test_the_node_of_a_slow_rank_is_left_without_the_loss_of_a_step(
     assert {pod["metadata"]["name"] for pod in job.pods()} >= {"job-1-0", "job-2-1"}
     assert node_of(job, "job-2-1") != left["node"]
     wait_for(lambda: condition(job) == "False", 60, "no rank is slow")
-
-
-def _trains(current: Raw) -> bool:
-    return bool(current["number"] == 2 and "firstStep" in current)
 
 
 def node_of(job: Job, pod: str) -> str:

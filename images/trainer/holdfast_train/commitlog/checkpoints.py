@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast_train.commitlog import orphans, records, retention
 from holdfast_train.commitlog.log import CommitLog, now
@@ -18,7 +18,7 @@ from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import Storage, join_uri
 from holdfast_train.storage.parallel import delete_all, sizes
 
-__all__ = ["Checkpoints", "Found", "Saved", "find", "found_in"]
+__all__ = ["Checkpoints", "Clean", "Found", "Saved", "find", "found_in"]
 
 FOLDERS: Final = ("data/", "manifests/", "log/", "series/")
 
@@ -36,6 +36,13 @@ class Found:
     manifest: Manifest
     seq: int = 0
     only: tuple[str, ...] = ()
+
+
+class Clean(NamedTuple):
+    """Before a step, `unknown` steps whose losses are not known; directly before these, `steps` with finite losses."""
+
+    steps: int
+    unknown: int = 0
 
 
 @dataclass(frozen=True)
@@ -159,7 +166,7 @@ class Checkpoints:
         written: Manifest,
         begun: float,
         fresh: CheckpointName | None = None,
-        clean: records.Clean | None = None,
+        clean: Clean | None = None,
         series: tuple[str, ...] = (),
     ) -> Saved:
         """Commit a checkpoint whose data is in the storage. `begun`: the start of its capture, by time.monotonic().

@@ -11,7 +11,7 @@ damaged record would copy the damage into all later records. `rules` says who ma
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, get_args
 
 from holdfast_train.environment import Identity
 from holdfast_train.errors import CheckpointCorruptError, CheckpointVersionError
@@ -23,7 +23,6 @@ from holdfast_train.format.version import EARLIER, VERSION, take_version
 __all__ = [
     "HEALTHY_STEPS",
     "IMPORTED_NAMESPACE",
-    "Clean",
     "Commit",
     "Fence",
     "Keep",
@@ -83,13 +82,6 @@ class Use:
     size: int
 
 
-class Clean(NamedTuple):
-    """Before a step, `unknown` steps whose losses are not known; directly before these, `steps` with finite losses."""
-
-    steps: int
-    unknown: int = 0
-
-
 @dataclass(frozen=True)
 class Commit:
     """One checkpoint. `sha256` is the hash of its manifest.
@@ -101,8 +93,8 @@ class Commit:
     `clean`: how many steps had finite numbers, directly before the last `unknown` ones, whose losses were not known
     when it was saved; None if nothing watched them. `healthy`: HEALTHY_STEPS steps after it had finite numbers too.
     `pinned`: a person wants to keep it. `skipped`: how many steps' data rollbacks have passed over before it, so its
-    step s + 1 takes the data of step s + 1 + `skipped`. `series`: keys of segments of the history that its writer wrote
-    since its commit before.
+    step s + 1 takes the data of step s + 1 + `skipped`. `series`: keys of the segments of the history since the commit
+    of its writer before.
     """
 
     seq: int
@@ -285,7 +277,7 @@ def _after_commit(state: LogState, before: Commit | None, record: Record) -> Log
     known = record.commit.step - record.commit.unknown  # the newest step whose loss is known
     if clean is not None and before is not None and before.clean is not None:
         steps = known - (before.step - before.unknown)
-        clean = before.clean + steps if clean >= steps else clean
+        clean = before.clean + steps if clean >= known - before.step else clean
     made = replace(record.commit, seq=record.seq, clean=clean)
 
     def judged(commit: Commit) -> Commit:
@@ -393,8 +385,7 @@ def decode(data: bytes, seq: int) -> tuple[Record, LogState]:
             body |= {"pinned": [], "unpinned": [], "to": None, "found": None, "why": None, "skipped": 0}
             state |= {"left": [], "rollbacks": []}
         for commit in (*state["left"], *state["commits"], *filter(None, [body["commit"]])):
-            commit.setdefault("series", [])
-            commit.setdefault("unknown", 0)
+            commit.update({"series": [], "unknown": 0} | commit)
             if version == EARLIER:
                 commit |= {"clean": None, "healthy": False, "pinned": False, "skipped": 0}
         record, after = decoded(Record, body), decoded(LogState, state)

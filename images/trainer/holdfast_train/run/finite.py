@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from holdfast_train.commitlog.records import Clean
+from holdfast_train.commitlog.checkpoints import Clean
 from holdfast_train.environment import Spike
 from holdfast_train.run.spike import SpikeRule
 
@@ -92,7 +92,7 @@ class _Ring:
 
 class FiniteGuard:
     """Watches the reported losses of this rank. `fault`: None until IN_A_ROW of them, or IN_WINDOW of WINDOW steps, are
-    not finite, or as many as `spike` says are far above those before them.
+    not finite, or the last one at the end of training, or as many as `spike` says are far above those before them.
 
     A loss in the memory of a GPU is copied there and read some steps later. Without a reported loss nothing is watched.
     """
@@ -117,8 +117,13 @@ class FiniteGuard:
         self._spike = None if spike is None else SpikeRule(spike)
 
     def settle(self) -> bool:
-        """Judge every loss that was noted. True if there is a fault. It waits for the GPU."""
+        """Judge every loss that was noted, at the end of training. True if there is a fault. It waits for the GPU.
+
+        The last loss is enough: a library or a program may end a training because of it, and no further loss comes.
+        """
         self._judge_rest()
+        if self._in_a_row and self.fault is None:
+            self.fault = self._found("at the end of training")
         return self.fault is not None
 
     def clean(self, step: int) -> Clean | None:
@@ -184,8 +189,10 @@ class FiniteGuard:
         self._bad.append((step, loss))
         while self._bad[0][0] <= step - WINDOW and len(self._bad) > self._in_a_row:
             self._bad.popleft()
-        if self._in_a_row >= IN_A_ROW or len(self._bad) >= IN_WINDOW:
-            self.fault = self._found()
+        if self._in_a_row >= IN_A_ROW:
+            self.fault = self._found(f"{self._in_a_row} in a row")
+        elif len(self._bad) >= IN_WINDOW:
+            self.fault = self._found(f"{len(self._bad)} of {WINDOW} steps")
 
     def _judge_height(self, step: int, loss: float, before: int) -> None:
         """As `_judge`, for a finite loss. `before`: the newest step before it."""
@@ -213,8 +220,7 @@ class FiniteGuard:
 
         return "; ".join(words(*one) for one in list(losses)[-SHOWN:])
 
-    def _found(self) -> Fault:
+    def _found(self, rule: str) -> Fault:
         row = self._row
-        rule = f"{self._in_a_row} in a row" if self._in_a_row >= IN_A_ROW else f"{len(self._bad)} of {WINDOW} steps"
         words = f"the loss was not finite, {rule}: {self._list(self._bad)}"
         return Fault(row.first, self._bad[-1][0], row.good, row.clean, words)

@@ -120,8 +120,9 @@ def decide(
     log = checkpoints.log
     for number in range(TRIES):
         state = log.refresh()
-        owned = 0 if state.owner is None else state.owner.seq
-        earlier = [one for one in state.rollbacks if one.attempt and one.seq > owned]
+        # A new job of the same name begins anew, and so does one that a person has taken back.
+        since = max(*(one.seq for one in state.rollbacks if not one.attempt), state.owner.seq if state.owner else 0, 0)
+        earlier = [one for one in state.rollbacks if one.attempt and one.seq > since]
         if len(earlier) >= MOST:
             steps = ", ".join(str(one.found) for one in earlier)
             return NonFiniteStopError(

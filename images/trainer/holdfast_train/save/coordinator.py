@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from holdfast_train.commitlog.checkpoints import Saved
-from holdfast_train.commitlog.records import Clean
+from holdfast_train.commitlog.checkpoints import Clean, Saved
 from holdfast_train.errors import (
     HoldfastTrainError,
     RanksDifferError,

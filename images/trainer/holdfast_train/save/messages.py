@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from holdfast_train import errors
-from holdfast_train.commitlog.checkpoints import Saved
-from holdfast_train.commitlog.records import Clean, Fence
+from holdfast_train.commitlog.checkpoints import Clean, Saved
+from holdfast_train.commitlog.records import Fence
 from holdfast_train.environment import Environment
 from holdfast_train.errors import HoldfastTrainError, RanksDifferError, StorageError
 from holdfast_train.format.alike import ALL_ALIKE, Apart

@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 from weakref import ref
 
-from holdfast_train.commitlog.checkpoints import Saved
-from holdfast_train.commitlog.records import Clean
+from holdfast_train.commitlog.checkpoints import Clean, Saved
 from holdfast_train.errors import HoldfastTrainError, StateError, StorageUnreachableError, WriterLostError
 from holdfast_train.format.alike import ALL_ALIKE, Facts, Sample, byte_sums, draw_of
 from holdfast_train.format.names import CheckpointName

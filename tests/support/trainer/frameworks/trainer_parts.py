@@ -39,13 +39,18 @@ class Data(Dataset[Any]):
 
 
 class Model(torch.nn.Module):
+    """The loss is not a number from the batch on that the variable `POISON` names, as after a step that spoils it."""
+
     def __init__(self) -> None:
         super().__init__()
         self.first, self.last = torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)
+        self.good = int(os.environ.get("POISON", "1000000"))
 
     def forward(self, inputs: Any, labels: Any, number: Any) -> dict[str, Any]:
         found = self.last(torch.nn.functional.dropout(self.first(inputs), 0.2, training=self.training))
-        return {"loss": (found.squeeze(-1) - labels).square().mean(), "logits": found}
+        self.good -= int(self.training)
+        scale = 1.0 if self.good > 0 else float("nan")
+        return {"loss": (found.squeeze(-1) - labels).square().mean() * scale, "logits": found}
 
 
 class OwnSampler(Sampler[int]):

@@ -210,6 +210,18 @@ def test_only_known_losses_make_a_checkpoint_healthy() -> None:
         assert healthy == {850: [], 950: [], 2050: [850, 950, 1050, 1500]}.get(step, [850]), step
 
 
+def test_a_loss_after_a_resume_tells_of_the_steps_before_it_too() -> None:
+    """Breaks if a job whose attempts are short, and which reports each 100th loss, never has a healthy checkpoint."""
+    _, first = trained()
+    for step, clean, unknown in ((150, 100, 50), (250, 50, 50), (350, 50, 50)):  # each attempt begins at the one before
+        first.commit(replace(commit(step, clean=clean), unknown=unknown), records.Keep(9))
+    assert [(c.step, c.clean, c.healthy) for c in first.state.commits] == [
+        (150, 100, True),
+        (250, 200, False),
+        (350, 300, False),
+    ]
+
+
 def test_steps_that_nothing_watched_make_nothing_healthy() -> None:
     _, first = trained()
     for step in (100, 300, 500):

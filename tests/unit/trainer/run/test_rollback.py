@@ -60,6 +60,16 @@ def test_back_to_the_newest_healthy_checkpoint_and_the_third_time_it_is_over(tmp
     assert len(state(tmp_path).rollbacks) == 2
 
 
+def test_a_person_who_takes_the_training_back_begins_the_count_anew(tmp_path: Path) -> None:
+    """Breaks if a training that a person has mended fails at its next fault, as if nobody had been there."""
+    bad = range(220, 230)
+    assert [run(tmp_path, number, 400, bad=bad)[0] for number in (1, 2)] == [1, 1]
+    person = CommitLog(FolderStorage(tmp_path / "prefix"), identity(0))
+    person.roll_back(person.refresh().commits[0].seq, "a person asked for it", by_person=True)
+    assert [run(tmp_path, number, 400, bad=bad)[0] for number in (3, 4, 5)] == [1, 1, 78]
+    assert [one.attempt for one in state(tmp_path).rollbacks] == [1, 2, 0, 3, 4]
+
+
 def test_a_fault_that_does_not_come_again(tmp_path: Path) -> None:
     assert run(tmp_path, 1, 300, bad=range(220, 230)) == (1, 0)
     assert run(tmp_path, 2, 300) == (None, 100)
@@ -88,6 +98,15 @@ def test_ignore(tmp_path: Path) -> None:
 def test_a_fault_in_the_last_steps_does_not_complete_the_training(tmp_path: Path) -> None:
     assert run(tmp_path, 1, 200, bad=range(197, 200)) == (1, 0)
     assert state(tmp_path).complete is None
+
+
+@pytest.mark.parametrize(("bad", "code"), [(range(199, 200), 1), (range(198, 199), None)])
+def test_a_training_does_not_end_with_a_bad_loss(tmp_path: Path, bad: range, code: int | None) -> None:
+    """Breaks if a training is complete whose program ends at the first bad loss, or one with a bad loss before."""
+    assert run(tmp_path, 1, 200, bad=bad) == (code, 0)
+    assert (state(tmp_path).complete is None) == (code == 1)
+    if code == 1:
+        assert "the loss was not finite, at the end of training: step 200 (nan)" in verdict(tmp_path)["message"]
 
 
 class LateGuard(FiniteGuard):

@@ -112,19 +112,16 @@ def _read(path: Path | None, most: int) -> dict[str, Any]:
         return {}
     with contextlib.suppress(OSError, ValueError, RecursionError):
         text = path.read_text(encoding="utf-8")
-        found = json.loads(text)
-        if not isinstance(found, dict):
+        told = json.loads(text)
+        if not isinstance(told, dict):
             return {}
-        groups = {group: told for group, told in found.items() if isinstance(told, dict) and _is_count(told)}
+        # The library of the program may be of another version than this launcher.
+        found = {name: one for name, one in told.items() if isinstance(one, dict) and type(one.get("number")) is int}
         if len(text) <= most:
-            return groups
-        short = {group: {**told, "last": []} for group, told in groups.items()}
+            return found
+        short = {name: {**one, "last": []} for name, one in found.items()}
         return short if len(json.dumps(short)) <= most else {}
     return {}
-
-
-def _is_count(told: dict[str, Any]) -> bool:
-    return isinstance(told.get("number"), int)
 
 
 def _size(path: Path) -> int:

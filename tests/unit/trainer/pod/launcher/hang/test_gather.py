@@ -169,6 +169,6 @@ def test_collectives_are_bounded(tmp_path: Path) -> None:
     assert _read(told, 1 << 20) == groups
     assert _read(told, 1000) == {group: {**one, "last": []} for group, one in groups.items()}
     assert _read(told, 100) == {}
-    for nonsense in ("[]", "5", '{"gloo 0": 5}', "{"):
-        told.write_text(nonsense.ljust(200))
-        assert _read(told, 100) == {}
+    for nonsense in ("[]", "5", '{"gloo 0": 5}', '{"gloo 0": {"number": "7"}, "x": [], "y": {}}', "{", "[" * 10**5):
+        told.write_text(nonsense)
+        assert _read(told, 10**6) == {}, "or the thread that looks for hangs ends"
