@@ -305,8 +305,7 @@ def _args(refusal: Refusal) -> tuple[int, str, str]:
 
 
 def _avoided(manifest: Mapping[str, Any]) -> set[str]:
-    affinity = manifest["spec"].get("affinity")
-    if not affinity:
-        return set()
-    terms = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    """The nodes on which the pod may not run. Those that it only would rather not have count as all others."""
+    nodes = manifest["spec"].get("affinity", {}).get("nodeAffinity", {})
+    terms = nodes.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
     return {value for term in terms for field in term["matchFields"] for value in field["values"]}

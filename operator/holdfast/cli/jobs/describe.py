@@ -325,7 +325,8 @@ def totals(job: TrainingJob) -> str:
     if known and has_unsettled_loss(job.status.history):
         twice += " before the last loss"
     lost = f"{twice}, {seconds:.1f}s without training"
-    return f"{restarts.losses} losses ({restarts.infrastructure} of them infrastructure), {failures}; {lost}"
+    losses = "1 loss" if restarts.losses == 1 else f"{restarts.losses} losses"
+    return f"{losses} ({restarts.infrastructure} of them infrastructure), {failures}; {lost}"
 
 
 def _conditions(job: TrainingJob, now: datetime) -> RenderableType | None:

@@ -36,7 +36,7 @@ def shown(changes: dict[str, Any] | None = None, **spec: Any) -> str:
 @pytest.mark.parametrize(
     "wanted",
     ["demo/job", "Run (1m00s ago): attempt 3 runs on dedicated-1", "attempt 2, UserException:", "ValueError: bad batch",
-     "File train.py, line 7", "SpotInterruption", "1 losses (0 of them infrastructure), 1 of 3 allowed failures",
+     "File train.py, line 7", "SpotInterruption", "1 loss (0 of them infrastructure), 1 of 3 allowed failures",
      "7 steps done twice, 9.0s without training", "Progressing", "the step grows", "The program trains."],
 )  # fmt: skip
 def test_it_says(wanted: str) -> None:
