@@ -117,7 +117,7 @@ class Program:
 
     The first signal is passed on, and the program has the grace. A second one means now: the program gets SIGTERM, with
     the file LEAVE_NOW beside the verdicts, and is killed after NOW_SECONDS, which a commit that is on its way may use.
-    If the command is a shell, the signal ends the shell; its trainer gets the signal too, and has the grace.
+    If the command is a shell, its trainer gets the signal and has the grace; the shell ends after it (`signals`).
     """
 
     def __init__(
