@@ -118,8 +118,8 @@ class LateGuard(FiniteGuard):
         self.noted = [*getattr(self, "noted", []), (step, measured["loss"])]
         return False
 
-    def _take(self, *, wait: bool) -> None:
-        for one in self.noted if wait else ():
+    def _judge_rest(self) -> None:
+        for one in self.noted:
             self._judge(*one)
         self.noted = []
 
