@@ -28,6 +28,7 @@ MANIFESTS = "tested with good and bad manifests"
 TYPED = "a part of commands, which the tests type"
 ROWS = "evidence and actions of rows of the transition table"
 TRAINED = "trainings with the library itself"
+STRANGERS = "programs without the library"
 PANELS = "every panel and query is looked at"
 PAGE = "sections of the page of a job"
 PAGES = "what the pages show over HTTP"
@@ -90,6 +91,7 @@ ELSEWHERE = (
     Elsewhere("simulate", "durations machines program storage world", "jobs replayed", "tests/unit/simulate"),
     Elsewhere("trainer", "errors", EXCEPTIONS, "tests/unit/trainer"),
     Elsewhere("trainer/pod/launcher/hang", "case keep", TRAINED, "tests/integration/trainer/faults/test_hang.py"),
+    Elsewhere("trainer/pod/launcher/hang", "plain_ranks", STRANGERS, "tests/integration/trainer/strangers"),
     Elsewhere("trainer", "progress", "the numbers that are reported", "tests/unit/trainer/pod/test_reporter.py"),
     Elsewhere("trainer/census", "errors", EXCEPTIONS, "tests/unit/trainer/census"),
     Elsewhere("trainer/census", "folder manifest parquet", SURVEYED, "tests/unit/trainer/census/test_survey.py"),

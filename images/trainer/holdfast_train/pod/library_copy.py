@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast_train.errors import EnvironmentVariableError
-from holdfast_train.pod.launcher.folder_writer import LIBRARY
+from holdfast_train.pod.launcher.verdict_files import LIBRARY
 
 __all__ = ["copy_library"]
 

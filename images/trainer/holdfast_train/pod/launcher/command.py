@@ -38,6 +38,7 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
     grace = float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else 30.0
     environment["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = str(shutdown_timeout(grace))
     environment.setdefault("PYTHONUNBUFFERED", "1")  # otherwise a killed program loses its last lines
+    environment.setdefault("PYTHONFAULTHANDLER", "1")  # a program that crashes, or hangs, shows where it was
     if environment.get("HOLDFAST_TRACKING_MLFLOW"):
         from .tracking.mlflow_run import mlflow_variables  # noqa: PLC0415 - other jobs need none of its imports
 

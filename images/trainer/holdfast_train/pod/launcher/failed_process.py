@@ -61,6 +61,11 @@ def _ends_with_exception(lines: Sequence[str]) -> bool:
 
 
 def last_word(lines: Sequence[str]) -> str:
-    """The last line that says something of the program, and not of how its process is taken down. Empty without any."""
+    """The last line that says something of the program, and not of how its process is taken down. Empty without any.
+
+    After a crash, Python's faulthandler writes stacks: its first line says what the crash was.
+    """
+    if crash := next((line for line in reversed(lines) if line.startswith("Fatal Python error: ")), ""):
+        return crash.strip()
     said = next((line for line in reversed(lines) if not _TAKEN_DOWN.search(line)), "")
     return (said or (lines[-1] if lines else "")).strip()

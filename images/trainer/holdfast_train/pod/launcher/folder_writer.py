@@ -20,9 +20,8 @@ from typing import Any
 
 from .program import MISCONFIGURED, Program, refusal
 from .verdict import End, RankVerdict
-from .verdict_files import read_rank_verdicts, say
+from .verdict_files import LIBRARY, read_rank_verdicts, say
 
-LIBRARY = "library"  # the folder beside the launcher
 ENDED = "the process that saves checkpoint.folder ends each time that it is started: the last checkpoints are not saved"
 NEWEST = "HOLDFAST_NEWEST_CHECKPOINT"  # of the program: the path from which it can resume
 AGAIN = "again"  # to a writer that takes the place of one that has ended, beside the program

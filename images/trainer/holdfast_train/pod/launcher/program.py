@@ -247,12 +247,16 @@ class Program:
     def _end_what_hangs(self) -> None:
         from .process_tree import end_descendants  # noqa: PLC0415 - only after a hang
 
-        end_descendants(STALLED_SECONDS, self._starter.processes())
+        end_descendants(STALLED_SECONDS, self._others())
 
     def _left(self) -> tuple[str, ...]:
         from .process_tree import names_of_left  # noqa: PLC0415 - only a program that ends by itself needs it
 
-        return names_of_left(LEFT_SECONDS, [*self._starter.processes(), *self.not_of_it()])
+        return names_of_left(LEFT_SECONDS, self._others())
+
+    def _others(self) -> list[int]:
+        """Children of the launcher that belong to no program."""
+        return [*self._starter.processes(), *self.not_of_it()]
 
     @property
     def pid(self) -> int:
@@ -299,21 +303,24 @@ class Program:
         """
         from .hang.case import record, waits_for_other_nodes  # noqa: PLC0415 - only after a hang
 
-        if only_own and waits_for_other_nodes(folder, self._starter.processes()):
+        if only_own and waits_for_other_nodes(folder, self._others()):
             return False
         with self._ending:
             if self.signalled_at is not None or self._regrouped_at is not None or self._has_ended.is_set():
                 return True
             self._stalled = how
-        lines = [line for output in self._outputs for line in output.recent()]
         try:
-            where, self._hang = record(folder, how, lines, self._environment, self._starter.processes())
+            where, self._hang = record(folder, how, self._printed, self._environment, self._others())
             self._stalled += where
         except OSError as error:  # the program may have changed the files of its ranks: it is ended all the same
             say(f"the evidence of the hang is not complete: {error}")
         with self._ending:
             self._kill()
         return True
+
+    def _printed(self) -> list[str]:
+        """The last lines of the program: of its standard output, and then of its standard error."""
+        return [line for output in self._outputs for line in output.recent()]
 
     def _kill(self) -> None:
         """Kill the command. `_ending` is taken, so the number of the process belongs to no other one."""

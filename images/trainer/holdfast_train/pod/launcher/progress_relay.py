@@ -43,12 +43,7 @@ def progress(
 
     Once the program has reported by the protocol, its output is not read.
     """
-    note = None
-    if environment.get("HOLDFAST_CHECKPOINT_FOLDER") and folder is not None:
-        from .relay.noted_progress import NotedProgress  # noqa: PLC0415 - of other jobs nobody writes the history here
-
-        note = NotedProgress(folder).note
-    output = None
+    note, output = _note(environment, folder), None
     if environment.get(PATTERNS):
         from .patterns.output_progress import output_progress  # noqa: PLC0415 - other jobs need none of its imports
 
@@ -62,6 +57,25 @@ def progress(
             yield variables, (output.add_out, output.add_err)
     finally:
         output.finish()
+
+
+def _note(environment: Mapping[str, str], folder: str | None) -> Note | None:
+    """Who else gets each status: the history of the training, and what looks for hangs."""
+    notes: list[Note] = []
+    if environment.get("HOLDFAST_CHECKPOINT_FOLDER") and folder is not None:
+        from .relay.noted_progress import NotedProgress  # noqa: PLC0415 - of other jobs nobody writes the history here
+
+        notes.append(NotedProgress(folder).note)
+    if environment.get("HOLDFAST_STALL_TIMEOUT") and folder is not None:
+        from .relay.told_steps import ToldSteps  # noqa: PLC0415 - a program that is not watched needs none of its imports
+
+        notes.append(ToldSteps(folder).note)
+
+    def note(status: Mapping[str, Any]) -> None:
+        for one in notes:
+            one(status)
+
+    return note if notes else None
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 The launcher looks, not the operator and not the program: a deadlock or SIGSTOP also stops the threads that report, and
 an operator that is away is no hang. Each rank writes its last step into the file `pulse-<rank>` beside its verdict.
+What a program without the library tells of its steps, the launcher itself writes into the file TOLD.
 What the ranks do is gathered before the program is ended (`hang`).
 Times are of the launcher's clock, so a program that is slow to write looks slow and not hung.
 """
@@ -30,6 +31,7 @@ PAUSES_KEPT = 1000
 IDLE = 0.05
 PARTS = 100  # of the limit, for which the use is known
 TRAINING = "training"
+TOLD = "told-steps"  # a file beside the verdicts
 
 
 class Rank(NamedTuple):
@@ -126,13 +128,23 @@ def read_limit(environment: Mapping[str, str]) -> tuple[bool, float | None]:
 
 
 def read_pulses(folder: str) -> dict[int, Rank]:
-    """What each rank wrote last. A file that is being written is left out."""
+    """What each rank wrote last. A file that is being written is left out.
+
+    If no rank writes, what the program told of its steps, as that of rank 0.
+    """
     found = {}
     for path in Path(folder).glob("pulse-*"):
         with contextlib.suppress(OSError, ValueError):
-            doing, step = path.read_text(encoding="utf-8").split()
-            found[int(path.name[len("pulse-") :])] = Rank(doing, None if step == "-" else int(step))
+            found[int(path.name[len("pulse-") :])] = _read_pulse(path)
+    if not found:
+        with contextlib.suppress(OSError, ValueError):
+            found[0] = _read_pulse(Path(folder, TOLD))
     return found
+
+
+def _read_pulse(path: Path) -> Rank:
+    doing, step = path.read_text(encoding="utf-8").split()
+    return Rank(doing, None if step == "-" else int(step))
 
 
 def processor_time(processes: list[int]) -> dict[int, float]:
@@ -165,8 +177,8 @@ class StallWatch:
 
     def __enter__(self) -> None:
         if self._is_on and self._folder:
-            for path in Path(self._folder).glob("pulse-*"):  # of an earlier program in a shared folder
-                path.unlink()
+            for path in (*Path(self._folder).glob("pulse-*"), Path(self._folder, TOLD)):  # of an earlier program
+                path.unlink(missing_ok=True)
             self._thread.start()
 
     def __exit__(self, *_: object) -> None:

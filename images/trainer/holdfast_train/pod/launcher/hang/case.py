@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..process_tree import descendants
@@ -17,6 +17,7 @@ from .gather import gather, look
 from .keep import keep
 from .native import native_stacks
 from .nccl import ras_status
+from .plain_ranks import end_with_stacks, plain_ranks
 
 LINES = 60  # of the program's output
 OTHERS_SECONDS = 10.0  # for the launchers of the other nodes to gather too: the end of one rank ends the others
@@ -35,7 +36,7 @@ def _running(folder: str | None, others: Collection[int]) -> list[RankVerdict]:
 def record(
     folder: str | None,
     how: str,
-    lines: Sequence[str],
+    printed: Callable[[], Sequence[str]],
     environment: Mapping[str, str],
     others: Collection[int] = (),
 ) -> tuple[str, dict[str, Any]]:
@@ -43,15 +44,20 @@ def record(
 
     Returns where the hang is, to follow `how`, and what the operator compares with the other nodes.
 
-    `lines`: what it has printed last. `others`: children of this process that belong to no program.
+    `printed`: the lines that it has printed last. `others`: children of this process that belong to no program.
     """
-    running = _running(folder, others)
+    known = _running(folder, others)
+    running = known or plain_ranks(others)
     pulses = read_pulses(folder or "")
     steps = {rank: one.step for rank, one in pulses.items()}
     is_alone = environment.get("HOLDFAST_NODES", "1") in ("", "1")
     # Before `gather`, which stops the ranks: NCCL and py-spy learn nothing of a stopped process.
     report, stacks = ras_status(environment), native_stacks(running, environment)
-    ranks = gather(folder or "", running, steps, 0.0 if is_alone else OTHERS_SECONDS)
+    lines = printed()
+    if known:
+        ranks = gather(folder or "", known, steps, 0.0 if is_alone else OTHERS_SECONDS)
+    else:
+        ranks = end_with_stacks(running, steps, printed, others)
     where = words(ranks)
     say(f"{how}{where}: the program is ended; what the threads of its ranks do, as Python says it:")
     for members, text in by_stacks(ranks):
@@ -65,7 +71,7 @@ def record(
         "nccl": report,
         "lastLines": list(lines)[-LINES:],
     }
-    keep(document, next((one.python for one in running if one.python), ""), environment)
+    keep(document, next((one.python for one in known if one.python), ""), environment)
     for one in running:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(one.pid, signal.SIGKILL)

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from ..verdict_files import say
+from ..verdict_files import LIBRARY, say
 
 KEEP_SECONDS = 20.0
+MODULE = "holdfast_train.pod.evidence"
+START = f"import sys; sys.path.insert(0, sys.argv.pop(1)); from {MODULE} import main; sys.exit(main())"
 
 
 def keep(document: Mapping[str, Any], python: str, environment: Mapping[str, str]) -> None:
-    """Store `document`, with the library of the program, which `python` has: the launcher has no library.
+    """Store `document`, with the library of the program, which `python` has, or that of `checkpoint.folder`.
 
     The environment tells that process where the storage is; no word of it is in the document.
     """
-    if not environment.get("HOLDFAST_CHECKPOINT_URI") or not python:
+    if not environment.get("HOLDFAST_CHECKPOINT_URI"):
+        return
+    if python:
+        command = [python, "-P", "-m", MODULE]
+    elif environment.get("HOLDFAST_CHECKPOINT_FOLDER"):
+        command = [sys.executable, "-P", "-c", START, str(Path(sys.argv[0]).resolve().parent / LIBRARY)]
+    else:
         return
     try:
         process = subprocess.Popen(
-            [python, "-P", "-m", "holdfast_train.pod.evidence"],
+            command,
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

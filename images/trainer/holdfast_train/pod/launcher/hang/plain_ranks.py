@@ -1,0 +1,127 @@
+"""The ranks of a program without Holdfast's library: which processes they are, and what they do when it hangs.
+
+Nothing in them answers questions. But Python's faulthandler, which PYTHONFAULTHANDLER switches on, writes the stacks of
+all threads to the standard error when SIGABRT comes, whatever the process does, and the process ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..process_tree import descendants, state_of
+from ..stall_watch import processor_time
+from ..verdict import RankVerdict
+
+ABORTED = "Fatal Python error: Aborted"  # begins what faulthandler writes; it is the last of a process
+STACK_SECONDS = 3.0  # for one rank to write its stacks and end,
+READ_SECONDS = 1.0  # and for the launcher to read them
+MOST = 64  # ranks whose stacks are asked for
+PAUSE = 0.02
+_LOCAL_RANK, _RANK = b"LOCAL_RANK", b"RANK"  # variables of a rank of torchrun, accelerate and others
+
+
+def plain_ranks(others: Collection[int] = ()) -> list[RankVerdict]:
+    """The processes that train: those that are told a rank on this node, each without its helpers.
+
+    If there is none, the process that has used the processor for longest. `others`: children of this process that
+    belong to no program.
+    """
+    found: dict[int, int] = {}
+    alive = descendants(
+        os.getpid(), others
+    )  # each after those above it: workers of a data loader inherit its variables
+    for pid in alive:
+        rank = _rank(pid)
+        if rank is not None:
+            found.setdefault(rank, pid)
+    if not found and (used := processor_time(alive)):
+        found = {0: max(used, key=lambda pid: used[pid])}
+    chosen = sorted(found.items())[:MOST]
+    return [RankVerdict(rank, "running", "", "", None, None, 0.0, pid, _python(pid)) for rank, pid in chosen]
+
+
+def end_with_stacks(
+    ranks: Iterable[RankVerdict],
+    steps: Mapping[int, int | None],
+    printed: Callable[[], Sequence[str]],
+    others: Collection[int] = (),
+) -> list[dict[str, Any]]:
+    """As `gather`. The ranks end one after the other, so that their stacks do not mix; then all other processes end.
+
+    Meanwhile these are stopped: torchrun would end all ranks when the first one ends. `printed`: the last lines of the
+    program.
+    """
+    known = list(ranks)
+    found: list[dict[str, Any]] = [
+        {"rank": one.rank, "step": steps.get(one.rank), "state": _letter(one.pid), "collectives": {}} for one in known
+    ]
+    stopped = descendants(os.getpid(), others)
+    for pid in stopped:
+        _signal(pid, signal.SIGSTOP)
+    for one, rank in zip(found, known):  # noqa: B905 - Python 3.9 has no strict
+        one["stacks"] = _stacks(rank.pid, printed)
+    for pid in stopped:  # without its parent, a process that is stopped would stay
+        _signal(pid, signal.SIGKILL)
+    return found
+
+
+def _stacks(pid: int, printed: Callable[[], Sequence[str]]) -> str:
+    """The stacks that the process writes as it ends; empty if it writes none."""
+    before = _newest(printed())
+    with contextlib.suppress(OSError, ValueError):  # it has ended, or belongs to another user
+        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))  # a core file would have all its memory
+    _signal(pid, signal.SIGABRT)
+    _signal(pid, signal.SIGCONT)
+    deadline = time.monotonic() + STACK_SECONDS
+    while _letter(pid) not in ("", "Z", "X") and time.monotonic() < deadline:
+        time.sleep(PAUSE)
+    last, deadline = before, time.monotonic() + READ_SECONDS
+    while time.monotonic() < deadline:
+        now = _newest(printed())
+        if now != before and now == last:
+            return "\n".join(now)
+        last = now
+        time.sleep(PAUSE)
+    return "" if last == before else "\n".join(last)
+
+
+def _newest(lines: Sequence[str]) -> list[str]:
+    """What faulthandler has written last: after ABORTED, or all lines if there are so many that it is not there."""
+    starts = [number for number, line in enumerate(lines) if line.startswith(ABORTED)]
+    if starts:
+        return list(lines[starts[-1] :])
+    return list(lines) if any(line.endswith("(most recent call first):") for line in lines) else []
+
+
+def _rank(pid: int) -> int | None:
+    with contextlib.suppress(OSError, ValueError):  # it has ended, or belongs to another user
+        data = Path(f"/proc/{pid}/environ").read_bytes()
+        variables = dict(pair.partition(b"=")[::2] for pair in data.split(b"\0"))
+        if _LOCAL_RANK in variables:
+            return int(variables.get(_RANK) or variables[_LOCAL_RANK])
+    return None
+
+
+def _python(pid: int) -> str:
+    """What runs the process, as it was started: in a virtual environment the file itself is elsewhere."""
+    with contextlib.suppress(OSError):
+        name = os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0])
+        return name if "/" in name else str(Path(f"/proc/{pid}/exe").readlink())
+    return ""
+
+
+def _letter(pid: int) -> str:
+    found = state_of(pid)
+    return found.letter if found is not None else ""
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
