@@ -69,7 +69,7 @@ def _note(environment: Mapping[str, str], folder: str | None) -> Note | None:
     if environment.get("HOLDFAST_STALL_TIMEOUT") and folder is not None:
         from .relay.told_steps import ToldSteps  # noqa: PLC0415 - a program that is not watched needs none of its imports
 
-        notes.append(ToldSteps(folder).note)
+        notes.append(ToldSteps(folder, environment.get("HOLDFAST_GOAL_STEPS", "")).note)
 
     def note(status: Mapping[str, Any]) -> None:
         for one in notes:

@@ -21,7 +21,8 @@ from ..verdict import RankVerdict
 
 ABORTED = "Fatal Python error: Aborted"  # begins what faulthandler writes; it is the last of a process
 STACK_SECONDS = 3.0  # for one rank to write its stacks and end,
-READ_SECONDS = 1.0  # and for the launcher to read them
+READ_SECONDS = 1.0  # and for the launcher to read them;
+ALL_SECONDS = 20.0  # for all of them: a notice may come meanwhile
 MOST = 64  # ranks whose stacks are asked for
 PAUSE = 0.02
 _LOCAL_RANK, _RANK = b"LOCAL_RANK", b"RANK"  # variables of a rank of torchrun, accelerate and others
@@ -65,8 +66,9 @@ def end_with_stacks(
     stopped = descendants(os.getpid(), others)
     for pid in stopped:
         _signal(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + ALL_SECONDS
     for one, rank in zip(found, known):  # noqa: B905 - Python 3.9 has no strict
-        one["stacks"] = _stacks(rank.pid, printed)
+        one["stacks"] = _stacks(rank.pid, printed) if time.monotonic() < deadline else ""
     for pid in stopped:  # without its parent, a process that is stopped would stay
         _signal(pid, signal.SIGKILL)
     return found

@@ -16,10 +16,14 @@ _NUMBER = re.compile(r"0*[1-9][0-9]{0,15}")
 
 
 class ToldSteps:
-    """Writes the file anew for each step. After the last step nothing counts as a hang: a model may be on its way."""
+    """Writes the file anew for each step. After the last step nothing counts as a hang: a model may be on its way.
 
-    def __init__(self, folder: str) -> None:
+    `goal`: the last step, as the job names it, empty if it does not; the program may name an earlier one.
+    """
+
+    def __init__(self, folder: str, goal: str = "") -> None:
         self._path = Path(folder, TOLD)
+        self._goal = _count(goal)
         self._last = ""
 
     def note(self, status: Mapping[str, Any]) -> None:
@@ -29,8 +33,8 @@ class ToldSteps:
         listed = [one for one in metrics if isinstance(one, dict)] if isinstance(metrics, list) else []
         told = {str(one.get("name")): one.get("value") for one in listed}
         step = next((found for name in STEP if (found := _count(told.get(name)))), 0)
-        total = _count(told.get(TOTAL))
-        text = f"{'ending' if total and step >= total else TRAINING} {step}"
+        ends = [last for last in (_count(told.get(TOTAL)), self._goal) if last]
+        text = f"{'ending' if ends and step >= min(ends) else TRAINING} {step}"
         if not step or text == self._last:
             return
         self._last, fresh = text, self._path.with_suffix(".new")

@@ -35,6 +35,13 @@ def test_the_last_step(tmp_path: Path, statuses: list[Any], found: dict[int, Ran
     assert told(tmp_path, *statuses) == found
 
 
+def test_the_goal_of_the_job_is_the_last_step_too(tmp_path: Path) -> None:
+    """Breaks if a program that tells no total is ended while it uploads its model."""
+    steps = ToldSteps(str(tmp_path), "50")
+    steps.note(status(step="50"))
+    assert read_pulses(str(tmp_path)) == {0: Rank("ending", 50)}
+
+
 def test_ranks_that_write_by_themselves_count(tmp_path: Path) -> None:
     """Breaks if a program with a Run, whose library also reports by itself, is judged by both."""
     (tmp_path / "pulse-0").write_text("saving 6")
