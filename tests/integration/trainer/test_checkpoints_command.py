@@ -4,6 +4,7 @@ import base64
 import json
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def storage(s3: S3Server) -> S3Storage:
     """Steps 10 and 20, of two chunks and a bit each; training is complete."""
     keys = Credentials(s3.access_key, s3.secret_key)
     made = S3Storage(s3.bucket, f"cli/{uuid.uuid4().hex}", endpoint=s3.endpoint, region=None, credentials=keys)
-    training = Checkpoints(made, identity(1), Keep(9))
+    training = Checkpoints(made, replace(identity(1), namespace="demo"), Keep(9))
     training.start("Auto")
     for step in (10, 20):
         stores.save(training, step, {"objects": {"x": np.full(2 * CHUNK_BYTES + 100, step, "uint8")}}, [None])
