@@ -37,12 +37,19 @@ def prefix() -> str:
 
 @pytest.fixture
 def storage(proxy: FaultProxy, prefix: str) -> S3Storage:
+    """One that takes no store for silent that only runs on a busy machine."""
+    return store(proxy.endpoint, prefix, read_seconds=20)
+
+
+@pytest.fixture
+def hasty(proxy: FaultProxy, prefix: str) -> S3Storage:
+    """One that notices a silent store soon."""
     return store(proxy.endpoint, prefix)
 
 
 @pytest.fixture
-def patient(storage: S3Storage) -> Iterator[RetryingStorage]:
-    found = RetryingStorage(storage, sleep=lambda _: None)
+def patient(hasty: S3Storage) -> Iterator[RetryingStorage]:
+    found = RetryingStorage(hasty, sleep=lambda _: None)
     with found.within(PATIENCE):
         yield found
 

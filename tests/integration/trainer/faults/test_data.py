@@ -124,11 +124,11 @@ def test_a_part_that_a_busy_store_refuses_is_sent_again_alone(
     assert content(plain, "data/x") == DATA
 
 
-def test_a_silent_store_is_noticed_once(proxy: FaultProxy, storage: S3Storage) -> None:
+def test_a_silent_store_is_noticed_once(proxy: FaultProxy, hasty: S3Storage) -> None:
     """The part is not sent again: each further try would make a rank that has to leave wait as long once more."""
     rule = proxy.add(Act.LOSE_REQUEST, "PUT", "partNumber", times=1000)
     with pytest.raises(StorageUnreachableError, match="cannot be reached"):
-        storage.write("data/x", DATA)
+        hasty.write("data/x", DATA)
     assert rule.met <= 3
     assert proxy.count("PUT") == rule.met
 
