@@ -95,6 +95,7 @@ def train(folder: Path, operator: Operator, attempt: int, *arguments: object, **
 
 # Breaks if the Trainer does not find the relay, if the relay or the route loses or refuses what it says, if the 100 %
 # that it tells when it is asked to leave counts as an end, or if the first step after a resume is taken from its start.
+@pytest.mark.thorough
 def test_it_reports_and_resumes(tmp_path: Path, operator: Operator) -> None:
     first = train(tmp_path, operator, 1, 1000, 0.1)
     wait_for(lambda: any(report.step for report in operator.of(1)), 120, "a step")
@@ -129,6 +130,7 @@ def test_a_loss_that_is_not_a_number(tmp_path: Path, operator: Operator) -> None
 
 
 # Breaks if the user cannot keep the relay away.
+@pytest.mark.thorough
 def test_the_user_may_switch_it_off(tmp_path: Path, operator: Operator) -> None:
     pod = train(tmp_path, operator, 1, 3, 0, DISABLE_KUBEFLOW_INTEGRATION="true")
     assert pod.end(120)["outcome"] == "completed"

@@ -40,6 +40,7 @@ def test_every_rank_goes_back_if_the_batch_of_one_is_not_a_number(tmp_path: Path
     assert json.loads((tmp_path / "end-2.json").read_text()) == {"from": back.step, "finite": True}
 
 
+@pytest.mark.thorough
 def test_every_rank_goes_back_if_the_loss_of_one_explodes(tmp_path: Path) -> None:
     """Breaks if a spike is taken for training, or if the checkpoint to which the ranks go back is one inside it."""
     assert start(2, _train, tmp_path, 1, POISONED, 1e3) == [1, 1]

@@ -65,7 +65,11 @@ def train(storage: FolderStorage, tmp_path: Path, before: str = "", older: str =
 
 
 # torch has had `clone` since 2.8.
-@pytest.mark.parametrize("older", ["", "del dist.Store.clone"], ids=["torch", "older torch"])
+@pytest.mark.parametrize(
+    "older",
+    ["", pytest.param("del dist.Store.clone", marks=pytest.mark.thorough)],
+    ids=["torch", "older torch"],
+)
 def test_each_rank_writes_its_share(storage: FolderStorage, tmp_path: Path, older: str) -> None:
     said = train(storage, tmp_path, older=older)
     found = Checkpoints(storage, identity(2), Keep())

@@ -91,7 +91,7 @@ def batch_norm(folder: Path, rank: int, broadcast: bool, kill_after: int | None)
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("broadcast", [True, False])
+@pytest.mark.parametrize("broadcast", [pytest.param(True, marks=pytest.mark.thorough), False])
 def test_batch_norm_resumes_bitwise_on_every_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broadcast: bool
 ) -> None:
