@@ -20,6 +20,7 @@ import json, os, pathlib, signal, sys, threading
 rank = int(os.environ.get("RANK", 0))
 def load(step):
     if step == 5 and rank == int(sys.argv[2]):
+        sys.stderr.write("4%| a bar does not end its line"); sys.stderr.flush()
         HANGS
     if step == 5:
         threading.Event().wait()
@@ -60,11 +61,12 @@ def hang(tmp_path: Path, how: str, *before: str, rank: int = 0) -> tuple[dict[st
 def test_a_program_as_it_is_that_hangs(tmp_path: Path, how: str) -> None:
     verdict, errors = hang(tmp_path, how)
     assert (verdict["outcome"], verdict["reason"]) == ("failed", "Stalled"), errors
-    assert "after step 4 (failure.stallTimeout: 5 s); a rank was in load (train.py, line 6)" in verdict["message"]
+    assert "after step 4 (failure.stallTimeout: 5 s); a rank was in load (train.py, line 7)" in verdict["message"]
     assert verdict["savedStep"] == 4
     run = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["evidence", f"file://{tmp_path}/store/job"])
     assert run.exit_code == 0, run.output
-    assert 'train.py", line 6 in load' in run.stdout
+    assert 'train.py", line 7 in load' in run.stdout
+    assert "bar" not in run.stdout.partition("last lines")[0], "stacks alone"
 
 
 @pytest.mark.thorough
@@ -73,4 +75,4 @@ def test_the_rank_of_torchrun_that_hangs_is_named(tmp_path: Path) -> None:
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3")
     verdict, errors = hang(tmp_path, "while True: signal.pause()", *torchrun, rank=2)
     assert verdict["reason"] == "Stalled", errors
-    assert "; rank 2 is at fault in load (train.py, line 6): 2 of 3 ranks are in" in verdict["message"]
+    assert "; rank 2 is at fault in load (train.py, line 7): 2 of 3 ranks are in" in verdict["message"]

@@ -19,7 +19,7 @@ from ..process_tree import descendants, state_of
 from ..stall_watch import processor_time
 from ..verdict import RankVerdict
 
-ABORTED = "Fatal Python error: Aborted"  # begins what faulthandler writes; it is the last of a process
+ABORTED, MODULES = "Fatal Python error: Aborted", "Extension modules: "  # what faulthandler writes first, and last
 STACK_SECONDS = 3.0  # for one rank to write its stacks and end,
 READ_SECONDS = 1.0  # and for the launcher to read them;
 ALL_SECONDS = 20.0  # for all of them: a notice may come meanwhile
@@ -95,11 +95,14 @@ def _stacks(pid: int, printed: Callable[[], Sequence[str]]) -> str:
 
 
 def _newest(lines: Sequence[str]) -> list[str]:
-    """What faulthandler has written last: after ABORTED, or all lines if there are so many that it is not there."""
-    starts = [number for number, line in enumerate(lines) if line.startswith(ABORTED)]
-    if starts:
-        return list(lines[starts[-1] :])
-    return list(lines) if any(line.endswith("(most recent call first):") for line in lines) else []
+    """The stacks that faulthandler has written last: after ABORTED, or all lines if it is so far back that it is lost.
+
+    A bar that has not ended its line may stand before ABORTED.
+    """
+    starts = [number for number, line in enumerate(lines) if ABORTED in line]
+    if not starts and not any(line.endswith("(most recent call first):") for line in lines):
+        return []
+    return [line for line in lines[starts[-1] + 1 if starts else 0 :] if not line.startswith(MODULES)]
 
 
 def _rank(pid: int) -> int | None:
