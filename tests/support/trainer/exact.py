@@ -93,7 +93,7 @@ def start(processes: int, function: Callable[..., None], *arguments: Any) -> lis
 
     One that still runs after PATIENCE is killed.
     """
-    context = _context()
+    context = process_context()
     port = free_port()
     found: list[BaseProcess] = []
     try:
@@ -112,7 +112,8 @@ def start(processes: int, function: Callable[..., None], *arguments: Any) -> lis
     return [process.exitcode for process in found]
 
 
-def _context() -> ForkServerContext:
+def process_context() -> ForkServerContext:
+    """What starts the processes of trainings. All of a pytest process come from one server, the first that is asked."""
     context = multiprocessing.get_context("forkserver")
     own = ("holdfast_train.examples.language_model", "transformers.trainer", "lightning.pytorch")
     context.set_forkserver_preload(["torch", "torch._dynamo", "numpy.random", *own])
@@ -123,6 +124,7 @@ def _begin(world: dict[str, str], function: Callable[..., None], *arguments: Any
     import torch
 
     os.environ.update(world)
+    torch.manual_seed(0)  # ranks begin alike, as after the import of torch they do not
     multiprocessing.set_start_method("fork", force=True)  # for its data loader's workers, as in any other program
     torch.set_num_threads(1)
     function(*arguments)

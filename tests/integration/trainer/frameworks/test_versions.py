@@ -1,12 +1,12 @@
 """Which versions of the libraries the tests of this folder train with, and that the page of the reference says it."""
 
 import importlib
-import multiprocessing
 import re
 import sys
 from pathlib import Path
 
 import pytest
+from tests.support.trainer.exact import process_context
 
 ROOT = Path(__file__).parents[4]
 LIBRARIES = ("transformers", "accelerate", "lightning")
@@ -26,7 +26,7 @@ def version(library: str) -> str:
 @pytest.mark.training
 def test_processes_train_with_the_versions_of_the_requirement_file() -> None:
     name = "versions.txt" if Path(sys.prefix).name == ".venv-versions" else "dev.txt"
-    with multiprocessing.get_context("forkserver").Pool(1) as pool:  # as the trainings of the other tests
+    with process_context().Pool(1) as pool:  # as the trainings of the other tests
         assert dict(zip(LIBRARIES, pool.map(version, LIBRARIES), strict=True)) == locked(name)
 
 
