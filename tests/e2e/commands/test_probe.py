@@ -58,6 +58,7 @@ def stored(cluster: Cluster, namespace: str) -> list[str]:
 
 # Breaks if a pace, a time or a cost is wrong; if a tier without a node is an error; if a probe that was killed leaves
 # a job for good or is in the way of the next one; or if the storage of the job is touched.
+@pytest.mark.thorough
 def test_tiers_are_measured_and_nothing_stays(
     cluster: Cluster, namespace: str, operator: OperatorProcess, command: list[str], tmp_path: Path
 ) -> None:

@@ -124,6 +124,7 @@ def test_it_reports_and_resumes(tmp_path: Path, operator: Operator) -> None:
 
 
 # Breaks if the loss of 0 that the Trainer logs in place of nan is believed, or if the last status is lost at the end.
+@pytest.mark.thorough
 def test_a_loss_that_is_not_a_number(tmp_path: Path, operator: Operator) -> None:
     assert train(tmp_path, operator, 1, 3, 0, "nan").end(120)["outcome"] == "completed"
     assert operator.reports[-1].loss == "nan"

@@ -42,6 +42,7 @@ dist.destroy_process_group()
 
 # Breaks if a program that hangs is not ended, if a verdict is not told, or if the second attempt starts from nothing.
 @pytest.mark.training
+@pytest.mark.thorough
 def test_one_rank_fails_and_all_start_again_from_the_checkpoint(tmp_path: Path, endpoint: Endpoint) -> None:
     script = tmp_path / "train.py"
     script.write_text(FAILS)

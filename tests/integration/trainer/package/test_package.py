@@ -98,6 +98,7 @@ def test_every_variant_answers_as_torch_does(folder: Path, variant: str, rows: i
 
 # Breaks if tracing takes the size of the example for the only one (1), or for the largest that is no limit (16).
 @pytest.mark.parametrize("size", [1, 16], ids=["least", "most"])
+@pytest.mark.thorough
 def test_an_example_at_a_limit_fixes_no_size(tmp_path: Path, size: int) -> None:
     problem = replace(net_problem(), examples=[inputs(size)])
     built = build(problem, net(), ORIGIN, tmp_path / "net", variants=["pt2", "onnx"])
