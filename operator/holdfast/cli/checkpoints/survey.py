@@ -139,7 +139,8 @@ def log_for_person(storage: Storage, state: LogState) -> CommitLog:
 def check_owner(found: Found, state: LogState) -> None:
     """CliError if a job was named, and the prefix belongs to another one: nothing there is changed in its name.
 
-    The author of a job chooses its prefix, and whoever changes the prefix may use keys for more than that job.
+    The author of a job may write any prefix into it, also that of another job. The person who types the command may
+    have keys for both, and would change the checkpoints of the other job.
     """
     owner = state.owner
     if found.job is None or owner is None or (owner.namespace, owner.job) == found.job[:2]:

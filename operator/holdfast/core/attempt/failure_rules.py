@@ -29,8 +29,8 @@ def judge(rules: Sequence[FailureRule], end: End) -> End:
 def give_up(draft: Draft, end: End, *, fruitless: bool) -> End:
     """The end of an attempt that hung, with the action Fail if it is one of HANGS in a row without progress.
 
-    A rule of the user counts more. `fruitless`: this attempt made no progress, and is counted already. Attempts between
-    the hangs that waited for a node in vain, or were moved without progress, change nothing.
+    A rule of the user decides first. `fruitless`: this attempt made no progress, and is counted already. Between the
+    hangs there may be attempts that got no node, or that the operator moved before they made progress.
     """
     if end.kind is not EndKind.FAILURE or end.reason != EndReason.STALLED or end.action is not None or not fruitless:
         return end

@@ -1,7 +1,8 @@
 """What a program prints when a process that it has started failed: its own traceback, after the words of the process.
 
-`accelerate launch` and scripts with `subprocess.run(..., check=True)` end with the command that failed, which hides
-why. `torch.multiprocessing.spawn` says how a process ended. Both end with 1, whatever the exit code of the process was.
+`accelerate launch` and scripts with `subprocess.run(..., check=True)` print the command that failed as their last line,
+so the reason stands further above. `torch.multiprocessing.spawn` prints how the process ended. All of them exit with
+code 1, even if the process that failed had another exit code.
 """
 
 from __future__ import annotations

@@ -59,6 +59,23 @@ def state_of(pid: int) -> State | None:
         return None
 
 
+def letter_of(pid: int) -> str:
+    """The letter of the process's state in /proc; empty if it has ended and is collected."""
+    found = state_of(pid)
+    return "" if found is None else found.letter
+
+
+def runs(pid: int) -> bool:
+    """True if the process has not ended. One that is stopped has not."""
+    return letter_of(pid) not in ("", *"ZX")
+
+
+def send(pid: int, number: int) -> None:
+    """Signal the process; nothing if it has ended, or belongs to another user."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
 def parent_of(pid: int) -> int:
     """The parent of the process; 0 if it has ended."""
     found = state_of(pid)

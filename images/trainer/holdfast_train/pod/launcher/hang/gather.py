@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..process_tree import state_of
+from ..process_tree import letter_of, send
 from ..verdict import RankVerdict
 
 # A rank that does not answer gets one: it writes its stacks, and goes on or ends. No library is known to use these, and
@@ -39,7 +39,7 @@ def look(folder: str, verdicts: Iterable[RankVerdict], steps: Mapping[int, int |
     The ranks go on. One that is stopped has no stacks. `steps`: by rank.
     """
     ranks = _known(verdicts)
-    letters = {one.rank: _letter(one.pid) for one in ranks}
+    letters = {one.rank: letter_of(one.pid) for one in ranks}
     answers = {one.rank: Path(folder, ANSWER.format(one.rank)) for one in ranks if letters[one.rank] != STOPPED}
     for path in answers.values():
         with contextlib.suppress(FileNotFoundError):
@@ -70,7 +70,7 @@ def gather(
     found = look(folder, ranks.values(), steps)
     for one in found:
         if one["state"] != STOPPED:
-            _signal(ranks[one["rank"]].pid, signal.SIGSTOP)
+            send(ranks[one["rank"]].pid, signal.SIGSTOP)
     time.sleep(hold)
     for one in found:
         if one["state"] == STOPPED:
@@ -82,11 +82,6 @@ def gather(
 
 def _known(verdicts: Iterable[RankVerdict]) -> list[RankVerdict]:
     return sorted((one for one in verdicts if one.pid), key=lambda one: one.rank)
-
-
-def _letter(pid: int) -> str:
-    found = state_of(pid)
-    return found.letter if found is not None else ""
 
 
 def _ask(pipe: Path) -> bool:
@@ -151,7 +146,7 @@ def _ask_by_signal(pid: int, path: Path, begin: int, number: int) -> None:
         return begin < sizes[-1] == sizes[-2]
 
     _signal_main_thread(pid, number)
-    _signal(pid, signal.SIGCONT)
+    send(pid, signal.SIGCONT)
     _wait(is_written, STACK_SECONDS)
 
 
@@ -159,7 +154,7 @@ def _signal_main_thread(pid: int, number: int) -> None:
     """It gets the signal before it goes on. Another thread could get a signal to the process, and be later than it."""
     to_thread = getattr(ctypes.CDLL(None), "tgkill", None)
     if to_thread is None:  # a C library without it, such as musl
-        _signal(pid, number)
+        send(pid, number)
     else:
         to_thread(pid, pid, number)
 
@@ -168,8 +163,3 @@ def _wait(condition: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(PAUSE)
-
-
-def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)

@@ -1,7 +1,8 @@
 """The ranks of a program without Holdfast's library: which processes they are, and what they do when it hangs.
 
-Nothing in them answers questions. But Python's faulthandler, which PYTHONFAULTHANDLER switches on, writes the stacks of
-all threads to the standard error when SIGABRT comes, whatever the process does, and the process ends.
+Such a process cannot be asked what it does. The launcher sends it SIGABRT instead. PYTHONFAULTHANDLER has switched on
+Python's faulthandler there, which then writes the stacks of all threads to the standard error, also in a deadlock. Then
+the process ends.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..process_tree import descendants, state_of
+from ..process_tree import descendants, letter_of, runs, send
 from ..stall_watch import processor_time
 from ..verdict import RankVerdict
 
@@ -35,10 +36,8 @@ def plain_ranks(others: Collection[int] = ()) -> list[RankVerdict]:
     belong to no program.
     """
     found: dict[int, int] = {}
-    alive = descendants(
-        os.getpid(), others
-    )  # each after those above it: workers of a data loader inherit its variables
-    for pid in alive:
+    alive = descendants(os.getpid(), others)
+    for pid in alive:  # a rank comes before the workers of its data loader, which inherit its variables
         rank = _rank(pid)
         if rank is not None:
             found.setdefault(rank, pid)
@@ -61,16 +60,16 @@ def end_with_stacks(
     """
     known = list(ranks)
     found: list[dict[str, Any]] = [
-        {"rank": one.rank, "step": steps.get(one.rank), "state": _letter(one.pid), "collectives": {}} for one in known
+        {"rank": one.rank, "step": steps.get(one.rank), "state": letter_of(one.pid), "collectives": {}} for one in known
     ]
     stopped = descendants(os.getpid(), others)
     for pid in stopped:
-        _signal(pid, signal.SIGSTOP)
+        send(pid, signal.SIGSTOP)
     deadline = time.monotonic() + ALL_SECONDS
     for one, rank in zip(found, known):  # noqa: B905 - Python 3.9 has no strict
         one["stacks"] = _stacks(rank.pid, printed) if time.monotonic() < deadline else ""
     for pid in stopped:  # without its parent, a process that is stopped would stay
-        _signal(pid, signal.SIGKILL)
+        send(pid, signal.SIGKILL)
     return found
 
 
@@ -79,10 +78,10 @@ def _stacks(pid: int, printed: Callable[[], Sequence[str]]) -> str:
     before = _newest(printed())
     with contextlib.suppress(OSError, ValueError):  # it has ended, or belongs to another user
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))  # a core file would have all its memory
-    _signal(pid, signal.SIGABRT)
-    _signal(pid, signal.SIGCONT)
+    send(pid, signal.SIGABRT)
+    send(pid, signal.SIGCONT)
     deadline = time.monotonic() + STACK_SECONDS
-    while _letter(pid) not in ("", "Z", "X") and time.monotonic() < deadline:
+    while runs(pid) and time.monotonic() < deadline:
         time.sleep(PAUSE)
     last, deadline = before, time.monotonic() + READ_SECONDS
     while time.monotonic() < deadline:
@@ -120,13 +119,3 @@ def _python(pid: int) -> str:
         name = os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0])
         return name if "/" in name else str(Path(f"/proc/{pid}/exe").readlink())
     return ""
-
-
-def _letter(pid: int) -> str:
-    found = state_of(pid)
-    return found.letter if found is not None else ""
-
-
-def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)

@@ -10,13 +10,12 @@ ended, these processes end too.
 from __future__ import annotations
 
 import _thread
-import contextlib
 import os
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator
 
-from ..process_tree import state_of
+from ..process_tree import runs, send, state_of
 from .receivers import Receivers, receivers
 
 LOOK_SECONDS = 0.02  # between two looks whether the trainers have ended
@@ -71,7 +70,7 @@ class Forwarding:
         called = [*self._told, *fresh] if again else fresh
         for pid in called:
             if pid not in self._later:
-                _send(pid, number)
+                send(pid, number)
         self._told.update(dict.fromkeys(called, True))
 
     def _put_off(self, found: Receivers) -> None:
@@ -84,7 +83,7 @@ class Forwarding:
         self._put_off_once |= fresh.keys()
         self._later |= fresh.keys()
         for pid in (fresh.keys() & found.held.keys()) - found.reading:
-            _send(pid, signal.SIGSTOP)
+            send(pid, signal.SIGSTOP)
         if fresh:  # not by `threading`: a handler of signals may have interrupted it, with its lock taken
             _thread.start_new_thread(self._end_later, (fresh, found))
 
@@ -96,32 +95,22 @@ class Forwarding:
         while waiting:
             for pid, trainers in list(waiting.items()):
                 now = time.monotonic()
-                if any(map(_runs, trainers)):
+                if any(map(runs, trainers)):
                     if now < deadline or pid in found.passing_on.keys() - found.agents:
                         continue
                     if pid in found.agents:  # as torchrun does it with ranks that do not end
                         for trainer in trainers:
-                            _send(trainer, signal.SIGKILL)
-                elif pid in goes_on and _runs(pid) and now < alone_at.setdefault(pid, now) + OWN_END_SECONDS:
+                            send(trainer, signal.SIGKILL)
+                elif pid in goes_on and runs(pid) and now < alone_at.setdefault(pid, now) + OWN_END_SECONDS:
                     continue
                 del waiting[pid]
                 self._later.discard(pid)
                 if births[pid] == _birth(pid):  # otherwise it has ended, and its number may belong to another one
-                    _send(pid, signal.SIGTERM)
-                    _send(pid, signal.SIGCONT)
+                    send(pid, signal.SIGTERM)
+                    send(pid, signal.SIGCONT)
             time.sleep(LOOK_SECONDS)
-
-
-def _runs(pid: int) -> bool:
-    found = state_of(pid)
-    return found is not None and found.letter not in "ZX"
 
 
 def _birth(pid: int) -> float | None:
     found = state_of(pid)
     return None if found is None else found.started_at
-
-
-def _send(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)

@@ -1,4 +1,4 @@
-"""A trainer saves undisturbed, whatever has started it, and nothing goes on after it."""
+"""On a signal, no other process disturbs the save of a trainer, and each process that waits for it ends after it."""
 
 import json
 import signal
