@@ -12,7 +12,8 @@ BIN := .venv/bin
 # How many tests run at once. Each worker has a cluster of its own. Its tests wait more than they compute, so one worker
 # more than there are cores ends sooner.
 WORKERS ?= $(shell "$(PYTHON)" -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
-COMPILE = "$(UV)" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url $(ARGS)
+COMPILE = "$(UV)" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+	--no-emit-package holdfast-protocol $(ARGS)
 
 .PHONY: help
 help: ## Show this list
@@ -47,7 +48,7 @@ test-versions: setup ## Run the tests of frameworks with the versions of the lib
 lint: setup ## Check style, types, layers and generated files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy operator/holdfast images/trainer/holdfast_train scripts
+	$(BIN)/mypy operator/holdfast operator/protocol/holdfast_protocol images/trainer/holdfast_train scripts
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.limits
 	$(BIN)/python -m scripts.generate --check

@@ -25,11 +25,11 @@ STAMP = VENV / ".holdfast-lock"
 DOCS_LOCK = ROOT / "requirements" / "docs.txt"
 DOCS_STAMP = VENV / ".holdfast-docs-lock"
 UV_LOCK = ROOT / "requirements" / "uv.txt"
+PROJECTS = (ROOT, ROOT / "operator" / "protocol", ROOT / "images" / "trainer")
 LOCKED = (
     UV_LOCK,
     ROOT / "requirements" / "dev.txt",
-    ROOT / "pyproject.toml",
-    ROOT / "images" / "trainer" / "pyproject.toml",
+    *(folder / "pyproject.toml" for folder in PROJECTS),
     Path(__file__).resolve(),
 )
 MINIMUM = (3, 11)
@@ -114,8 +114,8 @@ def setup() -> None:
     DOCS_STAMP.unlink(missing_ok=True)  # the sync below removes what only the documentation needs
     run(tool, "pip", "sync", "--quiet", "--python", python, "--require-hashes", ROOT / "requirements" / "dev.txt")
     # The build backend is locked and installed above, so nothing is fetched here.
-    editable = ("--no-deps", "--no-build-isolation", "-e", ROOT, "-e", ROOT / "images" / "trainer")
-    run(tool, "pip", "install", "--quiet", "--python", python, *editable)
+    editable = [part for folder in PROJECTS for part in ("-e", folder)]
+    run(tool, "pip", "install", "--quiet", "--python", python, "--no-deps", "--no-build-isolation", *editable)
     STAMP.write_text(wanted)
     say("Ready: .venv/bin/holdfast --help")
 

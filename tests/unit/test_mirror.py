@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("api", "cli", "core", "local", "runtime", "serve", "simulate")
 AREAS = {area: ROOT / "operator/holdfast" / area for area in PACKAGES}
+AREAS |= {"protocol": ROOT / "operator/protocol/holdfast_protocol"}
 AREAS |= {"trainer": ROOT / "images/trainer/holdfast_train", "scripts": ROOT / "scripts"}
 
 

@@ -5,6 +5,7 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
+import holdfast_protocol
 from holdfast_train.pod import launcher
 
 __all__ = ["launcher_file"]
@@ -16,16 +17,17 @@ EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first date that a zip file can have
 
 
 def launcher_file() -> bytes:
-    """A zip file with the modules of the launcher, the same bytes each time.
+    """A zip file with the modules of the launcher and of the protocol, the same bytes each time.
 
     python3 puts the file itself first on its search path, in place of the folder of a script: no module of the user has
     precedence over one of the launcher. Nothing is compressed, so a python3 without zlib can read it.
     """
-    folder = Path(launcher.__file__).parent
     content = {"__main__.py": MAIN.encode()}
     content["sitecustomize.py"] = HOOK.read_bytes()
-    modules = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.py"))
-    content |= {f"{PACKAGE}/{name}": Path(folder, name).read_bytes() for name in modules}
+    for name, package in ((PACKAGE, launcher), (holdfast_protocol.__name__, holdfast_protocol)):
+        folder = Path(str(package.__file__)).parent
+        for path in sorted(folder.rglob("*.py")):
+            content[f"{name}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_STORED) as archive:
         for name, text in content.items():

@@ -13,6 +13,7 @@ __all__ = ["copy_library"]
 
 MODULES: Final = (
     "holdfast_train",
+    "holdfast_protocol",
     "awscrt",
     "_awscrt",
     "boto3",

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar, cast
 
+from holdfast_protocol.lost_peer import says_peer_is_gone
 from holdfast_train.data import rng
 from holdfast_train.pod.launcher.restart.in_place import FOLDER
-from holdfast_train.pod.launcher.verdict import is_of_peer
 from holdfast_train.pod.launcher.verdict_files import read_rank_verdicts
 from holdfast_train.run import attempt_over
 from holdfast_train.say import say
@@ -123,7 +123,7 @@ class _Program:
 
     def _may_go_on(self, error: BaseException) -> bool:
         """True if the training starts anew because of another node, so this process is healthy."""
-        return self._is_called_back or is_of_peer(f"{type(error).__name__}: {error}")
+        return self._is_called_back or says_peer_is_gone(f"{type(error).__name__}: {error}")
 
     # Between two attempts.
 

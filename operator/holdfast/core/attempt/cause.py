@@ -4,7 +4,6 @@ With several nodes, one program that fails takes all others down within seconds:
 Such an error of a peer says that something else ended first. So it is the cause only if nothing else is found.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -16,6 +15,7 @@ from holdfast.core.observe.hang import at_fault
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Member, Sight
 from holdfast.core.turn import Turn
+from holdfast_protocol.lost_peer import says_peer_is_gone
 
 SETTLE: Final = timedelta(seconds=2)  # programs that fail together tell it within this time, and so does a kubelet
 # How long the errors of peers wait for the one that ended first: its node may be dead, which is seen after 40 s, or its
@@ -26,17 +26,6 @@ HANG_PATIENCE: Final = timedelta(seconds=45)
 _CLUSTER: Final = 2  # the place of what the cluster did, in the order of causes
 _BEYOND_LIMITS: Final = (EndReason.OUT_OF_MEMORY, EndReason.EVICTED)
 REGROUPED: Final = "Regrouped"  # the launcher's word for a program that it ended on our order
-
-# For programs without a verdict: what gloo, NCCL, and torch's store and process groups say when the process at the
-# other end is gone.
-_PEER: Final = re.compile(
-    r"Connection (?:reset|closed|refused)|closed by (?:remote )?peer|Broken pipe|Socket closed"
-    r"|DistStoreError|DistNetworkError|DistBackendError|RendezvousConnectionError|RendezvousClosedError"
-    r"|ncclRemoteError|ncclSystemError|NCCL communicator was aborted|Some NCCL operations have failed or timed out"
-    r"|\[[^\]]*gloo/transport[^\]]*\]|Timed out waiting \d+ms for (?:recv|send) operation"
-    r"|exitcode *: *-6\b",  # in torchrun's table: torch's watchdog aborts a process whose collective does not end
-    re.IGNORECASE,
-)
 
 
 class Cause(NamedTuple):
@@ -153,7 +142,7 @@ def is_of_peer(end: End) -> bool:
     """True if a program failed because another one, on another node, was gone."""
     if end.kind is not EndKind.FAILURE:
         return False
-    return bool(_PEER.search(end.message)) if end.peer is None else end.peer
+    return says_peer_is_gone(end.message) if end.peer is None else end.peer
 
 
 def _ended_at(pod: PodView) -> datetime | None:

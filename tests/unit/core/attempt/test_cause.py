@@ -79,33 +79,9 @@ def test_errors_of_peers_wait_longer_than_a_launcher_waits_for_a_checkpoint():
     assert cause.PATIENCE.total_seconds() > WRITER_SECONDS + 10
 
 
-PEERS = (
-    "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1234",
-    "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 1800000ms for "
-    "recv operation to complete",
-    "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms",
-    "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2027, remote process exited",
-    "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
-    "torch.distributed.DistStoreError: Socket Timeout",
-    "ConnectionResetError: [Errno 104] Connection reset by peer",
-    "BrokenPipeError: [Errno 32] Broken pipe",
-)
-OWN = (
-    "ValueError: bad batch",
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
-    "RuntimeError: The size of tensor a (3) must match the size of tensor b (4)",
-    "FileNotFoundError: [Errno 2] No such file or directory: 'data.bin'",
-)
-
-
-@pytest.mark.parametrize("message", PEERS)
-def test_errors_of_peers(message):
-    assert is_of_peer(End(EndKind.FAILURE, "UserException", message))
-
-
-@pytest.mark.parametrize("message", OWN)
-def test_errors_of_the_program_itself(message):
-    assert not is_of_peer(End(EndKind.FAILURE, "UserException", message))
+def test_the_words_of_a_failure_say_that_a_peer_was_gone():
+    assert is_of_peer(End(EndKind.FAILURE, "UserException", "Connection reset by peer"))
+    assert not is_of_peer(End(EndKind.FAILURE, "UserException", "ValueError: bad batch"))
 
 
 def test_a_loss_is_its_own_cause():
@@ -116,8 +92,3 @@ def test_what_the_launcher_says_of_its_ranks_wins_over_words_in_the_log():
     words = "ValueError: this batch is bad\nConnection reset by peer"
     assert not is_of_peer(End(EndKind.FAILURE, "UserException", words, peer=False))
     assert is_of_peer(End(EndKind.FAILURE, "UserException", "cannot tell", peer=True))
-
-
-def test_a_process_that_the_watchdog_aborts_waited_for_a_peer():
-    table = "Root Cause (first observed failure):\n  rank: 0 (local_rank: 0)\n  exitcode  : -6 (pid: 12)\n  Signal 6"
-    assert is_of_peer(End(EndKind.FAILURE, "UserException", table))

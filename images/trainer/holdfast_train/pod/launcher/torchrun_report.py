@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from holdfast_protocol.lost_peer import says_peer_is_gone
+
 from .failed_process import ROOT_CAUSE, without_command
-from .verdict import LINES_KEPT, is_of_peer
+from .verdict import LINES_KEPT
 
 # The forms of all versions of torch from 1.13 on: a path, or the name of a logger.
 _ELASTIC = r"torch[./]distributed[./]elastic[./]"
@@ -48,7 +50,7 @@ def _without_victims(lines: Sequence[str]) -> list[str]:
     for line in lines:
         if found := _OF_RANK.match(line):
             by_rank.setdefault(found["rank"], []).append(line)
-    victims = {rank for rank, words in by_rank.items() if is_of_peer("\n".join(words))}
+    victims = {rank for rank, words in by_rank.items() if says_peer_is_gone("\n".join(words))}
     if len(victims) == len(by_rank):  # also if no line names its rank
         return list(lines)
     return [line for line in lines if not ((found := _OF_RANK.match(line)) and found["rank"] in victims)]

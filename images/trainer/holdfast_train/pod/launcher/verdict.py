@@ -8,6 +8,8 @@ import signal
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from holdfast_protocol.lost_peer import says_peer_is_gone
+
 from .failed_process import ROOT_CAUSE, last_word
 
 VERDICT_BYTES = 4096  # kubelet cuts a container's termination message here
@@ -20,16 +22,6 @@ _ENDED_BY = re.compile(rf"{ROOT_CAUSE}(?P<which>.+), exitcode: -(?P<signal>\d+)"
 _SHELL_CODES = frozenset(128 + known for known in signal.Signals)  # of a shell whose command a signal has ended
 
 _LOST_WORKER = re.compile(r"(?i)\bkilled\b|exited unexpectedly")  # a process of the rank, such as a loader of data
-
-# What gloo, NCCL, and torch's store and process groups say when the process at the other end is gone. The operator has
-# the same words for a program that writes no verdict.
-_PEER = re.compile(
-    r"Connection (?:reset|closed|refused)|closed by (?:remote )?peer|Broken pipe|Socket closed"
-    r"|DistStoreError|DistNetworkError|DistBackendError|RendezvousConnectionError|RendezvousClosedError"
-    r"|ncclRemoteError|ncclSystemError|NCCL communicator was aborted|Some NCCL operations have failed or timed out"
-    r"|\[[^\]]*gloo/transport[^\]]*\]|Timed out waiting \d+ms for (?:recv|send) operation",
-    re.IGNORECASE,
-)
 
 
 class RankVerdict(NamedTuple):
@@ -109,12 +101,7 @@ def _first_failure(ranks: tuple[RankVerdict, ...]) -> RankVerdict | None:
 
 
 def _is_of_peer(verdict: RankVerdict) -> bool:
-    return is_of_peer(verdict.message)
-
-
-def is_of_peer(message: str) -> bool:
-    """True if the message of an error says that the process at the other end is gone."""
-    return bool(_PEER.search(message))
+    return says_peer_is_gone(verdict.message)
 
 
 def _judge(end: End) -> tuple[str, str, str]:
