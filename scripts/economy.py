@@ -63,7 +63,7 @@ class Terms:
 OTHERS = (
     Terms("changeovers of 10m", {"changeover": timedelta(minutes=10)}),
     Terms("changeovers of 40m", {"changeover": timedelta(minutes=40)}),
-    Terms("losses of 10m of work", {"loss": timedelta(minutes=10)}),
+    Terms("interruptions that cost 10m of work", {"lost_work": timedelta(minutes=10)}),
     Terms("12h of work", {"work": timedelta(hours=12)}),
     Terms("dedicated at 1.5 times the price", {"ratio": Decimal("1.5")}),
     Terms("dedicated at 5 times the price", {"ratio": Decimal(5)}),

@@ -1,4 +1,4 @@
-"""The page docs/reference/decisions.md: the transition table, the rules of loss and failure, the notices."""
+"""The page docs/reference/decisions.md: the transition table, the rules of interruption and failure, the notices."""
 
 from collections.abc import Iterable, Sequence
 from inspect import getdoc
@@ -38,9 +38,9 @@ fits; *state*, *seen* and "it" are the successor's. If the successor is given up
 _ENDS = """\
 ## Why an attempt ended
 
-The first rule with an answer decides. Losses and stops never count against the user; failures count against
+The first rule with an answer decides. Interruptions and stops never count against the user; failures count against
 `spec.failure.maxFailures`; a misconfigured or completed attempt ends the job. If the job has run before, these
-reasons count as a loss instead: `StorageDenied`, `StorageNotFound`, `DataInvalid`, `CommandNotFound`,
+reasons count as an interruption instead: `StorageDenied`, `StorageNotFound`, `DataInvalid`, `CommandNotFound`,
 `CommandNotExecutable`, `PythonIncomplete`.
 """
 

@@ -81,8 +81,9 @@ GOALS: tuple[Goal, ...] = (
     ),
     Goal("switch-again", "the same: steps computed twice", "", "0", lambda m: m.value == 0, digits=0),
     Goal(
-        "nth", "n-th loss of one job, with progress between: slowest ÷ first", "×", "flat: ≤ 2, or each ≤ 0.050 s",
-        lambda m: m.value <= 2 or (m.limit is not None and m.limit <= 0.050), 8.5, "Job (9.4 s … 79.8 s)", digits=1,
+        "nth", "n-th interruption of one job, with progress between: slowest ÷ first", "×",
+        "flat: ≤ 2, or each ≤ 0.050 s", lambda m: m.value <= 2 or (m.limit is not None and m.limit <= 0.050),
+        8.5, "Job (9.4 s … 79.8 s)", digits=1,
     ),
     Goal("silent", "node NotReady → replacement POSTed, old writer fenced", "s", "≤ 1", at_most(1.0),
          digits=2),

@@ -41,7 +41,7 @@ def job(number: int, history: int) -> dict[str, Any]:
     tier = {"name": "spot", "kind": "Spot", "accelerator": "nvidia.com/gpu", "pricePerNodeHour": "3.06"}
     ended = [
         {
-            "number": one, "tier": "spot", "node": f"ip-10-0-0-{one}.ec2.internal", "kind": "Loss",
+            "number": one, "tier": "spot", "node": f"ip-10-0-0-{one}.ec2.internal", "kind": "Interruption",
             "reason": "SpotInterruption", "message": "the node has the taint aws-node-termination-handler/spot-itn",
             "raisedAt": AT, "scheduledAt": AT, "startedAt": AT, "endedAt": AT, "firstStep": 1, "lastStep": 900,
             "steps": 900, "cost": "0.5", "recovery": {"notice": "1s"},

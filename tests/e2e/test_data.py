@@ -105,7 +105,7 @@ def test_data_is_copied_once_for_all_attempts(
         assert "fetched" not in job.logs(2), "it waits for the file of the other pod"
     done = job.wait_phase("Completed", "Failed")
     first, last = done["history"]
-    assert (first["kind"], first["reason"], last["kind"]) == ("Loss", "SpotInterruption", "Completed")
+    assert (first["kind"], first["reason"], last["kind"]) == ("Interruption", "SpotInterruption", "Completed")
     log = job.logs(2)
     assert "4.0 MiB are there; 1.0 MiB of them were fetched" in log
     assert f"found {3 * MIB} {MIB}" in log

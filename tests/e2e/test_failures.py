@@ -15,14 +15,14 @@ from holdfast.local.cluster import Cluster
 
 QUICK = stub("--step-seconds", 0.01)
 SHORT = {"steps": 30}
-NOTHING_COUNTED = {"losses": 0, "infrastructure": 0, "failures": 0}
+NOTHING_COUNTED = {"interruptions": 0, "infrastructure": 0, "failures": 0}
 TWO_FAILURES = {**NOTHING_COUNTED, "failures": 2}
 
 
 def test_out_of_memory_is_the_users_failure(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
-    """Breaks if the memory limit's SIGKILL counts as a loss (it is for free then), or maxFailures is not kept."""
+    """Breaks if the memory limit's SIGKILL counts as an interruption (then it is free), or maxFailures is not kept."""
     leaking = stub("--step-seconds", 0.05, "--leak-memory", 100)
     small = {"resources": {"cpu": "100m", "memory": "300Mi"}, "command": leaking}
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], leaking, trainer=small, failure={"maxFailures": 1})
@@ -82,10 +82,10 @@ def test_what_the_user_has_decided_about_a_failure(
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], command, failure=failure)
     failed = job.wait_phase("Failed", timeout=120)
     ignored, last = failed["history"]
-    assert (ignored["kind"], last["kind"], failed["reason"]) == ("Loss", "Failure", last["reason"])
+    assert (ignored["kind"], last["kind"], failed["reason"]) == ("Interruption", "Failure", last["reason"])
     assert ignored["message"].startswith("failure.rules[1]: ")
     assert condition(failed, "Failed")["message"].startswith(f"{last['reason']}: failure.rules[0]: ")
-    assert counted(failed) == {**NOTHING_COUNTED, "losses": 1, "failures": 1}
+    assert counted(failed) == {**NOTHING_COUNTED, "interruptions": 1, "failures": 1}
 
 
 def test_mistakes_are_named_in_seconds_and_burn_no_tier(
@@ -136,7 +136,7 @@ def test_an_image_that_is_refused_twice_ends_the_job(
     assert failed["reason"] in {"ErrImagePull", "ImagePullBackOff"}
     assert "holdfast.dev/unknown:1" in condition(failed, "Failed")["message"]
     assert [(entry["kind"], entry["tier"]) for entry in failed["history"]] == [
-        ("Loss", "cpu"),
+        ("Interruption", "cpu"),
         ("Misconfigured", "cpu"),
     ]
 

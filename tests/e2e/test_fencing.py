@@ -50,7 +50,7 @@ def test_a_zombie_commits_nothing_and_ends_by_itself(
     fence = kinds(records).index(("fence", 2))
     assert {attempt for _, attempt in kinds(records)[fence:]} == {2}
     lost = done["history"][0]
-    assert (lost["kind"], lost["reason"]) == ("Loss", "NodeSilent")
+    assert (lost["kind"], lost["reason"]) == ("Interruption", "NodeSilent")
     assert restarts(done) == (1, 0, 0)
     assert TOTAL in job.logs(2)
     cluster.restore(node)

@@ -57,7 +57,7 @@ QUIET_ALERTS = {
     "TrainingJobStuck": "a job runs and takes no steps",
     "TrainingJobProgressUnreachable": "a pod does not reach the operator",
     "TrainingJobLossNotFinite": "a loss of NaN",
-    "TrainingJobInterruptionStorm": "two more losses within the hour",
+    "TrainingJobInterruptionStorm": "two more interruptions within the hour",
     "TrainingJobFenced": "an old attempt comes back",
     "TrainingJobCheckpointFailing": "the storage refuses saves",
     "TrainingJobNoCheckpoint": "a job runs and has not saved",
@@ -142,8 +142,8 @@ def test_three_reclaims_are_in_the_books_and_in_every_picture(
         job = submit(cluster, namespace, Pool(cluster, "p1").rent())
         done = lose_three_nodes(job, cluster)
         assert done["history"][-1]["tier"] == "cpu"
-        assert done["restarts"]["losses"] == 3
-        assert [entry["stepsLost"] for entry in done["history"] if entry["kind"] == "Loss"] == [0, 0, 0]
+        assert done["restarts"]["interruptions"] == 3
+        assert [entry["stepsLost"] for entry in done["history"] if entry["kind"] == "Interruption"] == [0, 0, 0]
         check_books(cluster, operator, job, done)
         check_pictures(cluster, start, tmp_path)
 

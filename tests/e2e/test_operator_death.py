@@ -118,19 +118,19 @@ class Group:
 
     @staticmethod
     def assert_failed_over_once(job: Job) -> None:
-        """One loss, no step lost, none trained twice, nothing left behind."""
+        """One interruption, no step lost, none trained twice, nothing left behind."""
         status = job.status()
         assert status["phase"] == "Completed", status
         assert restarts(status) == (1, 0, 0), status["history"]
-        loss = next(entry for entry in status["history"] if entry["kind"] == "Loss")
+        interruption = next(entry for entry in status["history"] if entry["kind"] == "Interruption")
         last = status["history"][-1]
         assert last["kind"] == "Completed"
-        assert loss.get("stepsLost", 0) == 0, f"{status['history']}\n{job.logs(loss['number'])[-2000:]}"
+        assert interruption.get("stepsLost", 0) == 0, f"{status['history']}\n{job.logs(interruption['number'])[-2000:]}"
         printed = job.logs(last["number"])
         resumed = int(re.findall(r"resumed from step (\d+) ", printed)[0])
         # Perhaps no operator got a report of the last attempt; then none knows that the attempt before it came further.
-        unheard = "firstStep" not in last and resumed > loss["lastStep"]
-        assert resumed == loss["lastStep"] or unheard, status["history"]
+        unheard = "firstStep" not in last and resumed > interruption["lastStep"]
+        assert resumed == interruption["lastStep"] or unheard, status["history"]
         assert f"total {STEPS * (STEPS + 1) // 2}" in printed
         known = {entry["number"] for entry in status["history"]}
         for pod in job.pods():
@@ -204,7 +204,8 @@ def kill_after_each_write(make_operator: Make, make_group: Callable[[], Group]) 
 def test_operator_killed_after_each_write_of_a_failover(
     cluster: Cluster, namespace: str, lone_operator: Make, pools: Callable[[], Pool]
 ) -> None:
-    """Breaks if two writes must both happen: then a pod has no intent, a loss counts twice, a pod is never released."""
+    """Breaks if two writes must both happen: then a pod has no intent, an interruption counts twice, a pod is never
+    released."""
     with PodWatch(cluster, namespace) as watch:
         kill_after_each_write(lone_operator, lambda: Group(cluster, namespace, pools()))
         for name, alive in watch.most_alive().items():
@@ -254,7 +255,7 @@ def test_operator_down_while_the_pod_ends_and_is_lost(
 
     done = job.wait_phase("Completed", "Failed")
     one, two = done["history"]
-    assert (one["kind"], one["reason"], one["estimated"]) == ("Loss", "PodGone", True)
+    assert (one["kind"], one["reason"], one["estimated"]) == ("Interruption", "PodGone", True)
     assert (two["kind"], two["reason"]) == ("Completed", "AlreadyComplete")
     assert done["reason"] == "AlreadyComplete"
     assert (two.get("firstStep"), two.get("steps", 0), two["lastStep"]) == (None, 0, 200)

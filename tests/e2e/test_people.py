@@ -54,7 +54,8 @@ def collector(cluster: Cluster, namespace: str) -> None:
 def test_suspend_saves_and_resume_goes_on_there(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
-    """Breaks if a suspension loses steps, leaves a pod, or counts as a loss; or if a condition says what is not so."""
+    """Breaks if a suspension loses steps, leaves a pod, or counts as an interruption; or if a condition says what is
+    not so."""
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], stub("--step-seconds", 0.05), goal={"steps": STEPS})
     running = job.wait_step(5)
     assert conditions(running) == {"CapacityAcquired": "NodeFound", "Progressing": "Running"}
@@ -171,7 +172,7 @@ def holdfast(cluster: Cluster, *arguments: str) -> str:
 def test_checkpoint_and_move_on_request(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
-    """Breaks if a person's request is not heard, loses a step, or counts as a loss."""
+    """Breaks if a person's request is not heard, loses a step, or counts as an interruption."""
     tiers = [calm_pool.tier("spot"), calm_pool.tier("cpu")]
     flags = stub("--step-seconds", 0.1)
     job = submit(cluster, namespace, tiers, flags, checkpoint={"every": "1h"}, goal={"steps": 3000})
@@ -234,7 +235,7 @@ def test_kubectl_get_shows_how_a_job_stands(
     job.wait_checkpoint(20)
     wide = cluster.kubectl("get", "tj", "-n", namespace, "-o", "wide").splitlines()
     narrow = cluster.kubectl("get", "tj", "job", "-n", namespace).splitlines()
-    shown = ["NAME", "PHASE", "TIER", "NODES", "STEP", "PERCENT", "ETA", "LOSSES"]
+    shown = ["NAME", "PHASE", "TIER", "NODES", "STEP", "PERCENT", "ETA", "INTERRUPTIONS"]
     shown += ["COST", "EXPECTED", "SAVED", "SLACK", "AGE"]
     assert narrow[0].split() == shown
     cells = table_row(*wide)

@@ -29,7 +29,7 @@ from holdfast.local.cluster import Cluster
 pytestmark = pytest.mark.usefixtures("operator")
 EXAMPLE = yaml.safe_load((REPOSITORY / "examples/as-it-is.yaml").read_text(encoding="utf-8"))["spec"]
 STEPS = {"as_it_is.py": 240, "plain.py": 120}
-LOSSES = 3
+INTERRUPTIONS = 3
 WITHOUT_FOLDER = str(REPOSITORY / "tests/support/trainer/hugging_face.py")
 
 
@@ -48,10 +48,10 @@ def start(cluster: Cluster, namespace: str, pool: Pool, notes: Path, *program: s
 
 def reclaim(cluster: Cluster, job: Job) -> None:
     """Take the node away three times, each time after the attempt on it has saved, and has shown a later step."""
-    for count in range(LOSSES):
+    for count in range(INTERRUPTIONS):
         seen = job.wait("a checkpoint of its own, and a step after it", lambda s: _goes_on(s, count), 120)  # noqa: B023
         cluster.reclaim(seen["node"], timedelta(seconds=20))
-        job.wait(f"loss {count + 1}", lambda s: restarts(s)[0] > count, 60)  # noqa: B023
+        job.wait(f"interruption {count + 1}", lambda s: restarts(s)[0] > count, 60)  # noqa: B023
 
 
 def _saved(status: Raw) -> int:
@@ -59,10 +59,12 @@ def _saved(status: Raw) -> int:
     return step
 
 
-def _goes_on(status: Raw, losses: int) -> bool:
+def _goes_on(status: Raw, interruptions: int) -> bool:
     current, saved = status.get("current") or {}, _saved(status)
     resumed, step = current.get("resumedStep", 0), status.get("progress", {}).get("step", 0)
-    return restarts(status)[0] == losses and "node" in status and "firstStep" in current and resumed < saved < step
+    return (
+        restarts(status)[0] == interruptions and "node" in status and "firstStep" in current and resumed < saved < step
+    )
 
 
 def _foreseen(status: Raw) -> bool:
@@ -129,21 +131,21 @@ def test_an_unmodified_trainer_is_reclaimed_three_times(
 ) -> None:
     job = start(cluster, namespace, pool, tmp_path / "notes", "as_it_is.py", "0.25", *([mode] * bool(mode)))
     reclaim(cluster, job)
-    job.wait("the time that is left", lambda s: restarts(s)[0] == LOSSES and _foreseen(s), 120)
+    job.wait("the time that is left", lambda s: restarts(s)[0] == INTERRUPTIONS and _foreseen(s), 120)
     text = shown(job)
     assert "each complete checkpoint that it writes into /outputs is saved" in text
     twice_so_far = re.search(r"(\d+) steps? done twice", text)
     if mode:
         assert twice_so_far, text
-        assert int(twice_so_far[1]) <= LOSSES
+        assert int(twice_so_far[1]) <= INTERRUPTIONS
     else:
         assert not re.search(r"\b0 steps done twice", text)
     done = job.wait_phase("Completed", timeout=120)
     assert done["checkpoint"]["step"] == done["progress"]["step"] == STEPS["as_it_is.py"]
     ran = [record for record in done["history"] if "firstStep" in record]
-    assert [record["kind"] for record in ran] == ["Loss"] * LOSSES + ["Completed"]
+    assert [record["kind"] for record in ran] == ["Interruption"] * INTERRUPTIONS + ["Completed"]
     twice = retrained([record.get("resumedStep", 0) for record in ran], tmp_path / "notes")
-    assert len(twice) == LOSSES
+    assert len(twice) == INTERRUPTIONS
     # On SIGTERM the Trainer saves in the middle of a step, ends that step, and leaves.
     assert all(0 <= steps <= (1 if mode else SAVE_STEPS) for steps in twice), twice
     drawn = history(job, tmp_path / "history.csv")
@@ -175,12 +177,12 @@ def test_a_plain_program_is_reclaimed_three_times(
 ) -> None:
     job = start(cluster, namespace, pool, tmp_path / "notes", "plain.py", "0.5", *([mode] * bool(mode)))
     least = 1
-    for count in range(LOSSES):
+    for count in range(INTERRUPTIONS):
         seen = job.wait("a new checkpoint", lambda s: s.get("node") and _saved(s) >= least, 120)  # noqa: B023
         assert seen["progress"]["step"] == seen["checkpoint"]["step"]
         least = seen["checkpoint"]["step"] + SAVE_STEPS + 1
         cluster.reclaim(seen["node"], timedelta(seconds=20))
-        job.wait(f"loss {count + 1}", lambda s: restarts(s)[0] > count, 60)  # noqa: B023
+        job.wait(f"interruption {count + 1}", lambda s: restarts(s)[0] > count, 60)  # noqa: B023
     job.wait("a node", lambda s: s["phase"] == "Running", 60)
     assert "steps done twice are not known" in shown(job)
     done = job.wait_phase("Completed", timeout=120)
@@ -189,7 +191,7 @@ def test_a_plain_program_is_reclaimed_three_times(
     ran = [record["number"] for record in done["history"] if record.get("startedAt")]
     begun = [int(first) for first, _ in notes_of(tmp_path / "notes")]
     twice = retrained(begun, tmp_path / "notes")
-    assert len(twice) == LOSSES
+    assert len(twice) == INTERRUPTIONS
     assert all(0 <= steps <= SAVE_STEPS for steps in twice), twice
     assert result(job.logs(ran[-1])) == alone(tmp_path / "alone", "plain.py", "0", *([mode] * bool(mode)))
 
@@ -229,6 +231,6 @@ def test_an_unmodified_trainer_is_shown_and_moves(
     assert "steps done twice are not known" in shown
     assert "goodput" not in shown
     done = job.wait_phase("Completed", timeout=120)
-    assert [record["kind"] for record in done["history"]] == ["Loss", "Completed"]
+    assert [record["kind"] for record in done["history"]] == ["Interruption", "Completed"]
     assert "checkpoint" not in done
     assert "done at step 150" in job.logs(2)

@@ -23,7 +23,7 @@ def test_moves_to_the_other_spot_node_and_loses_no_step(
 
     done = job.wait_phase("Completed")
     one, two = done["history"]
-    assert (one["kind"], one["reason"]) == ("Loss", "SpotInterruption")
+    assert (one["kind"], one["reason"]) == ("Interruption", "SpotInterruption")
     assert two["kind"] == "Completed"
     assert two["node"] != first
     assert two["resumedStep"] == one["lastStep"]
@@ -44,7 +44,7 @@ def test_dead_node_costs_only_what_was_not_saved(
 
     done = job.wait_phase("Completed")
     lost, last = done["history"][0], done["history"][-1]
-    assert (lost["kind"], lost["reason"], lost["estimated"]) == ("Loss", "NodeSilent", True)
+    assert (lost["kind"], lost["reason"], lost["estimated"]) == ("Interruption", "NodeSilent", True)
     assert last["node"] != node
     assert last["resumedStep"] >= 20
     assert last["resumedStep"] % 20 == 0, "it resumes from a checkpoint that was due every 20 steps"
@@ -66,13 +66,13 @@ def test_a_node_whose_hardware_breaks_is_left_with_a_save_and_not_used_again(
         patch = json.dumps({"status": {"conditions": [says]}})
         cluster.kubectl("patch", "node", node, "--subresource=status", "--type=strategic", "-p", patch)
     broken, last = done["history"][0], done["history"][-1]
-    assert (broken["kind"], broken["reason"], broken["node"]) == ("Loss", "NodeFaulty", node)
+    assert (broken["kind"], broken["reason"], broken["node"]) == ("Interruption", "NodeFaulty", node)
     assert broken["stepsLost"] == 0
     assert last["node"] != node
 
 
 @pytest.mark.thorough
-def test_a_pod_that_a_person_deletes_is_a_loss(
+def test_a_pod_that_a_person_deletes_is_an_interruption(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
     """Breaks if a trainer that saves on SIGTERM and exits with 0 counts as complete."""
@@ -81,7 +81,7 @@ def test_a_pod_that_a_person_deletes_is_a_loss(
     cluster.kubectl("delete", "pod", "-n", namespace, "job-1-0", "--wait=false")
     done = job.wait_phase("Completed")
     first = done["history"][0]
-    assert first["kind"] == "Loss"
+    assert first["kind"] == "Interruption"
     assert first["stepsLost"] == 0
     assert done["history"][-1]["kind"] == "Completed"
 
@@ -96,7 +96,7 @@ def test_image_without_the_library(cluster: Cluster, namespace: str, operator: O
     cluster.reclaim(node, timedelta(seconds=20))
 
     status = job.wait("the second attempt", lambda s: s["attempt"] == 2 and s["phase"] == "Running")
-    assert (status["history"][0]["kind"], status["history"][0]["reason"]) == ("Loss", "SpotInterruption")
+    assert (status["history"][0]["kind"], status["history"][0]["reason"]) == ("Interruption", "SpotInterruption")
     assert status["node"] != node
 
 
@@ -142,7 +142,7 @@ def test_torchrun_with_loader_workers_saves_on_a_notice(
         "the next attempt's first step", lambda s: s["current"]["number"] == 2 and s["current"].get("firstStep"), 120
     )
     first = status["history"][0]
-    assert (first["kind"], first["reason"], first["stepsLost"]) == ("Loss", "SpotInterruption", 0)
+    assert (first["kind"], first["reason"], first["stepsLost"]) == ("Interruption", "SpotInterruption", 0)
     job.delete()
 
 

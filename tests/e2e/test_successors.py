@@ -52,7 +52,7 @@ def test_trains_on_until_the_next_attempt_is_ready(
 
     done = job.wait_phase("Completed")
     one, two = done["history"]
-    assert (one["kind"], one["reason"]) == ("Loss", "SpotInterruption")
+    assert (one["kind"], one["reason"]) == ("Interruption", "SpotInterruption")
     assert (two["kind"], restarts(done)) == ("Completed", (1, 0, 0))
     assert parse_time(two["scheduledAt"]) < parse_time(one["lastStepAt"]), "it had its node while the other trained"
     assert two["node"] != node
@@ -103,7 +103,7 @@ def test_stays_where_it_is_if_the_user_says_so(
 def test_a_successor_that_is_lost_costs_nothing_but_itself(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
-    """Breaks if the loss of a pod that only waits is counted as a loss of the training's, or stops it."""
+    """Breaks if losing a pod that only waits is counted as an interruption of the training's, or stops it."""
     tiers = [pool.tier("spot"), pool.tier("dedicated")]
     job = submit(cluster, namespace, tiers, stub("--step-seconds", 0.05, "--start-seconds", 4), goal={"steps": 300})
     node = job.wait_checkpoint(20)["node"]
@@ -114,7 +114,7 @@ def test_a_successor_that_is_lost_costs_nothing_but_itself(
 
     done = job.wait_phase("Completed")
     given_up = next(r for r in done["history"] if r["number"] == lost["number"])
-    assert (given_up["kind"], given_up.get("steps", 0)) == ("Loss", 0)
+    assert (given_up["kind"], given_up.get("steps", 0)) == ("Interruption", 0)
     check_switches(cluster, job, 300)
 
 

@@ -36,8 +36,8 @@ class Spy:
     """Markets that read the rule's mind: they see each view that it gets.
 
     Spot is there while the job is not on it. It goes, in all zones at once, when that hurts most: when what is left
-    beyond the work is within `brink` seconds of what the net keeps; else, with `greedy`, as soon as a loss costs all
-    the work that it can. It stays away for `out` steps.
+    beyond the work is within `brink` seconds of what the net keeps; else, with `greedy`, as soon as an interruption
+    costs all the work that it can. It stays away for `out` steps.
     """
 
     def __init__(self, setting: Setting, *, brink: float, out: int, greedy: bool) -> None:
@@ -88,7 +88,7 @@ class Tally:
     """What came of the jobs of one kind. `closest` is the least time left at an end, in seconds; negative: late."""
 
     jobs: int = 0
-    losses: int = 0
+    interruptions: int = 0
     closest: float = inf
     late: list[int] = field(default_factory=list)
 
@@ -150,7 +150,7 @@ def _region(random: Random, setting: Setting) -> Case:
 
 
 def _snipers(random: Random, setting: Setting) -> Case:
-    """Spot that dies right after every changeover, or when a loss costs most."""
+    """Spot that dies right after every changeover, or when an interruption costs most."""
     useful = random.choice([0.0, setting.lost, 2 * GAP])
     return _case(
         "dies after every changeover",
@@ -213,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outcome, left = decided(case) if options.decide else hold(case)
         tally = tallies.setdefault(case.kind, Tally())
         tally.jobs += 1
-        tally.losses += outcome.losses
+        tally.interruptions += outcome.interruptions
         tally.closest = min(tally.closest, left)
         if outcome.missed:
             tally.late.append(seed)
@@ -228,13 +228,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def table(tallies: dict[str, Tally]) -> str:
     """What came of all of them, as lines of text."""
-    rows = [("market", "jobs", "late", "losses of Spot", "least time left")]
+    rows = [("market", "jobs", "late", "interruptions of Spot", "least time left")]
     for kind, tally in sorted(tallies.items()):
         least = f"{tally.closest:,.1f} s"
-        rows.append((kind, f"{tally.jobs:,}", str(len(tally.late)), f"{tally.losses:,}", least))
+        rows.append((kind, f"{tally.jobs:,}", str(len(tally.late)), f"{tally.interruptions:,}", least))
     late = sum(len(tally.late) for tally in tallies.values())
-    jobs, losses = (sum(getattr(tally, name) for tally in tallies.values()) for name in ("jobs", "losses"))
-    rows.append(("all", f"{jobs:,}", str(late), f"{losses:,}", ""))
+    jobs, interruptions = (
+        sum(getattr(tally, name) for tally in tallies.values()) for name in ("jobs", "interruptions")
+    )
+    rows.append(("all", f"{jobs:,}", str(late), f"{interruptions:,}", ""))
     return "".join(f"{kind:28}" + "".join(f"{cell:>16}" for cell in cells) + "\n" for kind, *cells in rows)
 
 

@@ -64,8 +64,8 @@ def test_in_time_and_cheaper_than_dedicated(seed, hours, odds):
     assert took <= timedelta(hours=hours), "the deadline is kept even without Spot nodes"
     assert float(status.ledger.spent) < 1.1 * DEDICATED_ONLY
     assert status.restarts.failures == 0
-    spared = status.attempt - status.restarts.losses
-    assert spared <= 6 + 2 * status.restarts.losses, "an attempt or two for each time that Spot came or went"
+    spared = status.attempt - status.restarts.interruptions
+    assert spared <= 6 + 2 * status.restarts.interruptions, "an attempt or two for each time that Spot came or went"
     risk = next(one for one in status.conditions if one.type == "DeadlineAtRisk")
     assert (risk.status, risk.reason) == ("False", "Done")
 

@@ -19,21 +19,21 @@ def test_no_job_is_late():
     outcomes = {seed: promise.hold(promise.draw(seed))[0] for seed in range(FIRST, FIRST + JOBS)}
     late = [seed for seed, outcome in outcomes.items() if outcome.missed]
     assert not late, f"late: seeds {late}; run each with python -m tests.model.promise --jobs 1 --seed SEED"
-    assert sum(outcome.losses for outcome in outcomes.values()) > 10 * JOBS, "the markets are hostile"
+    assert sum(outcome.interruptions for outcome in outcomes.values()) > 10 * JOBS, "the markets are hostile"
 
 
 # Breaks if what decisions make of the rule is late: an attempt that waits, a back-off, a node that is given back.
 def test_no_job_is_late_in_the_virtual_cluster():
-    late, losses = [], 0
+    late, interruptions = [], 0
     for seed in range(FIRST, FIRST + DECIDED):
         case = promise.draw(seed)
         load = case.setting.work / case.setting.deadline
         deadline_at = max(WORK / load, WORK + (case.setting.worst or 0.0))
         outcome, _ = promise.decided(replace(case, setting=replace(case.setting, work=WORK, deadline=deadline_at)))
-        losses += outcome.losses
+        interruptions += outcome.interruptions
         late += [seed] if outcome.missed else []
     assert not late, f"late: seeds {late}"
-    assert losses > 3 * DECIDED, "the markets are hostile"
+    assert interruptions > 3 * DECIDED, "the markets are hostile"
 
 
 # Breaks if the drawn jobs get so easy that the test above could not fail.

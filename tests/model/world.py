@@ -79,7 +79,7 @@ class World:
         known = {record.number for record in before.history}
         new = [record.number for record in after.history if record.number not in known]
         assert after.ledger.attempts - before.ledger.attempts == len(new), "each attempt is counted once"
-        for counter in ("losses", "failures", "infrastructure"):
+        for counter in ("interruptions", "failures", "infrastructure"):
             assert 0 <= getattr(after.restarts, counter) - getattr(before.restarts, counter) <= len(new), counter
         assert all(number > before.ledger.folded_through for number in new)
         assert after.current is None or after.current.number not in {r.number for r in after.history}

@@ -61,15 +61,15 @@ class Credentials:
 class Every:
     """When to save: every `steps` steps, every `seconds` seconds, or by `auto`. Exactly one of these is set.
 
-    `between_losses`: mean seconds between two losses on this pod's tier, which `auto` uses; None if it is not known.
-    `max_loss`: the largest loss of work in seconds; it bounds the interval in every mode. None: no bound.
+    `between_interruptions`: mean seconds between two interruptions on this pod's tier, which `auto` uses; None if it is
+    not known. `max_lost_work`: the most lost work in seconds; it bounds the interval in every mode. None: no bound.
     """
 
     steps: int | None = None
     seconds: float | None = None
     auto: bool = False
-    between_losses: float | None = None
-    max_loss: float | None = None
+    between_interruptions: float | None = None
+    max_lost_work: float | None = None
 
 
 @dataclass(frozen=True)
@@ -225,12 +225,16 @@ def _resume_only(env: Mapping[str, str]) -> tuple[str, ...]:
 
 def _every(env: Mapping[str, str]) -> Every:
     often, most, rare = "HOLDFAST_CHECKPOINT_EVERY", "HOLDFAST_CHECKPOINT_MAX_LOSS", "HOLDFAST_SECONDS_BETWEEN_LOSSES"
-    max_loss = parse_seconds(env[most], most) if most in env else None
-    between_losses = _seconds(env, rare, 0.0) if rare in env else None
-    for name, value in ((most, max_loss), (rare, between_losses)):
+    max_lost_work = parse_seconds(env[most], most) if most in env else None
+    between_interruptions = _seconds(env, rare, 0.0) if rare in env else None
+    for name, value in ((most, max_lost_work), (rare, between_interruptions)):
         if value == 0:
             raise EnvironmentVariableError(f"{name} is {env[name]!r}; allowed: more than 0")
-    return replace(parse_every(env.get(often, "auto"), often), between_losses=between_losses, max_loss=max_loss)
+    return replace(
+        parse_every(env.get(often, "auto"), often),
+        between_interruptions=between_interruptions,
+        max_lost_work=max_lost_work,
+    )
 
 
 def _upload_rate(env: Mapping[str, str]) -> float | None:

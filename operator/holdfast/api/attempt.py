@@ -37,7 +37,7 @@ class EndKind(StrEnum):
     """How the end of an attempt counts."""
 
     COMPLETED = "Completed"
-    LOSS = "Loss"
+    INTERRUPTION = "Interruption"
     FAILURE = "Failure"
     MISCONFIGURED = "Misconfigured"
     STOPPED = "Stopped"  # by Holdfast, on request or for another tier; counts as nothing
@@ -87,7 +87,9 @@ class EndReason(StrEnum):
     EXIT_CODE = "ExitCode"
     STALLED = "Stalled"  # it took no step for spec.failure.stallTimeout
     OUT_OF_MEMORY = "OutOfMemory"
-    EVICTED = "Evicted"  # a failure beyond its own limit of scratch space; a loss if its node was low on something
+    EVICTED = (
+        "Evicted"  # a failure beyond its own limit of scratch space; an interruption if its node was low on something
+    )
     COMMAND_NOT_FOUND = "CommandNotFound"
     PYTHON_INCOMPLETE = "PythonIncomplete"  # the image's python3 cannot run the launcher
     POD_INVALID = "PodInvalid"
@@ -106,7 +108,7 @@ class Drain(Model):
     """When the order was given."""
     deadline: Time
     """When the node goes away, or the time to save ends."""
-    kind: EndKind = EndKind.LOSS
+    kind: EndKind = EndKind.INTERRUPTION
     """How the end of the attempt will count."""
     acknowledged_at: Time | None = None
     """When the pod acknowledged the order."""
@@ -272,7 +274,7 @@ class Recovery(Model):
     """The time from the last step of one attempt until lost steps are trained again, by phase."""
 
     notice: Duration = timedelta(0)
-    """From the last step to the end of its pod: the time to save and leave, or to notice the loss."""
+    """From the last step to the end of its pod: the time to save and leave, or to notice the interruption."""
     acquire: Duration = timedelta(0)
     """From the end of that pod until the next pod has a node."""
     start: Duration = timedelta(0)
@@ -297,8 +299,8 @@ class AttemptRecord(Model):
     node_hours: Hours | None = None
     """Hours of node time, summed over its nodes. Only with several nodes."""
     kind: EndKind
-    """How its end counts. Loss: not the user's fault. Failure: an error of the program. Stopped: the operator ended
-    it."""
+    """How its end counts. Interruption: not the user's fault. Failure: an error of the program. Stopped: the operator
+    ended it."""
     reason: Reason
     """Why it ended, in one CamelCase word."""
     message: ShortMessage = ""

@@ -67,7 +67,9 @@ def _trainingjobs() -> Manifest:
         _column("Step", ".status.progress.step", "integer"),
         _column("Percent", ".status.progress.percent"),
         _column("ETA", ".status.progress.eta", about="Expected end of the training, UTC"),
-        _column("Losses", ".status.restarts.losses", "integer", about="Preemptions, evictions and lost nodes"),
+        _column(
+            "Interruptions", ".status.restarts.interruptions", "integer", about="Preemptions, evictions and lost nodes"
+        ),
         _column("Cost", ".status.ledger.spent", about="Money spent on nodes so far"),
         _column("Expected", ".status.forecast.cost", about="Expected cost of the whole job"),
         _column("Saved", ".status.ledger.savedVersusDedicated", about="Money saved versus dedicated nodes"),

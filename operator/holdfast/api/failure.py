@@ -37,7 +37,8 @@ class FailureRule(Model):
     lines of the program. * stands for any text, also several lines."""
     action: FailureAction
     """Fail: the job ends as Failed at once. Retry: the failure counts, and the program is started again, as without a
-    rule. Elsewhere: the same, but on another node. Ignore: it counts as a loss, and not against maxFailures."""
+    rule. Elsewhere: the same, but on another node. Ignore: it counts as an interruption, and not against
+    maxFailures."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -145,7 +146,7 @@ class SlowRanks(Model):
 class Failure(Model):
     """How many failures of the program, and how many attempts without progress, end the job.
 
-    The job survives any number of losses (preemptions, evictions, lost nodes) while attempts make progress.
+    The job survives any number of interruptions (preemptions, evictions, lost nodes) while attempts make progress.
     """
 
     max_failures: Annotated[int, Field(strict=True, ge=0, le=100)] = 3

@@ -96,10 +96,10 @@ class Capacity(Model):
     policy: Policy = "Ordered"
     """How the next tier is chosen. Ordered: every attempt tries the tiers in their order; a tier on which attempts lose
     their nodes before they make progress is left out for a while. Cheapest: the available tier
-    with the lowest expected cost of a step, computed from its price, pace, starts and losses. Deadline: the lowest cost
-    that still meets the deadline; needs the field deadline, goal.steps or a trainer that reports its goal, and a tier
-    of kind Dedicated. While a policy lacks what it needs, the condition PolicyFallback says so, and the tiers are tried
-    in their order."""
+    with the lowest expected cost of a step, computed from its price, pace, starts and interruptions. Deadline: the
+    lowest cost that still meets the deadline; needs the field deadline, goal.steps or a trainer that reports its goal,
+    and a tier of kind Dedicated. While a policy lacks what it needs, the condition PolicyFallback says so, and the
+    tiers are tried in their order."""
     deadline: Moment | None = None
     """When the training must be complete, such as 2027-01-31T00:00:00Z. Policy Deadline chooses tiers to meet it; with
     the other policies it only has a condition: DeadlineAtRisk says whether the job will miss it, and by how much."""
@@ -108,10 +108,10 @@ class Capacity(Model):
     more, it saves a checkpoint and is suspended; it resumes when the budget is raised. A tier without a price counts as
     free. Default: no limit."""
     return_policy: ReturnPolicy = "Slack"
-    """When a running job moves to a better tier that is available again. Never: only after a loss of its tier, or when
-    the deadline requires it. Eager: at once. Slack: when the move is expected to save more than it costs and does not
-    put the deadline at risk. To learn whether the tier is available, the job creates a pod there; this pod counts
-    against quotas, and cannot start while the job uses a volume that only one node can mount."""
+    """When a running job moves to a better tier that is available again. Never: only after an interruption of its tier,
+    or when the deadline requires it. Eager: at once. Slack: when the move is expected to save more than it costs and
+    does not put the deadline at risk. To learn whether the tier is available, the job creates a pod there; this pod
+    counts against quotas, and cannot start while the job uses a volume that only one node can mount."""
     max_overlap: Annotated[timedelta, DurationBounds("0s", "24h")] = timedelta(minutes=10)
     """How long an attempt and its successor may both have nodes, such as 10m. A successor that takes longer to start is
     deleted, and the next try comes later each time. With 0s a successor starts only after the attempt has ended."""
@@ -172,8 +172,8 @@ class Best(Model):
     count: Annotated[Count, Field(ge=1, le=1000)] = 1
     """How many of the best checkpoints are kept."""
     metric: MetricName
-    """Name under which the program reports the metric, such as loss or eval/accuracy. A checkpoint that lacks the
-    metric, or whose value is not a finite number, never counts as one of the best."""
+    """Name under which the program reports the metric, such as loss or eval/accuracy. A checkpoint that lacks
+    the metric, or whose value is not a finite number, never counts as one of the best."""
     mode: Literal["Min", "Max"]
     """Min: the lowest values are the best. Max: the highest values are the best."""
 
@@ -190,12 +190,12 @@ class Keep(Model):
 
 
 def _shorter_than_every(checkpoint: "Checkpoint") -> bool:
-    period, most = checkpoint.every.period, checkpoint.max_loss
+    period, most = checkpoint.every.period, checkpoint.max_lost_work
     return period is not None and most is not None and most < period
 
 
 _RESERVED = ("holdfast", "dev", "proc", "sys")
-_LONG_ENOUGH = f"{cel_instant('self.maxLoss')} >= {cel_instant('self.every')}"
+_LONG_ENOUGH = f"{cel_instant('self.maxLostWork')} >= {cel_instant('self.every')}"
 
 
 class Checkpoint(Model):
@@ -212,19 +212,19 @@ class Checkpoint(Model):
     those of Hugging Face, Accelerate, Lightning, torch.save, torch.distributed.checkpoint and Orbax are recognised."""
     every: Every = Every(period=timedelta(minutes=10))
     """How often to save: a number of steps such as 500 steps, a duration such as 10m, or auto. With auto, Daly's
-    formula chooses the interval that loses the least time, from the measured time of a save and the loss rate of the
-    tier; the interval is at most one hour, unless saving would then take more than 5% of the time."""
-    max_loss: Annotated[timedelta, DurationBounds("1s", "7d")] | None = None
-    """The most training time that a loss may cost, such as 15m: from one save until the next one is committed. If
-    needed, the job saves more often than the field every says. If the storage is too slow for this limit, each save
+    formula chooses the interval that loses the least time, from the measured time of a save and the interruption rate
+    of the tier; the interval is at most one hour, unless saving would then take more than 5% of the time."""
+    max_lost_work: Annotated[timedelta, DurationBounds("1s", "7d")] | None = None
+    """The most training time that an interruption may cost, such as 15m: from one save until the next one is committed.
+    If needed, the job saves more often than the field every says. If the storage is too slow for this limit, each save
     starts as soon as the previous one is complete. Default: no limit."""
     upload_rate: Quantity | None = None
     """The most bytes per second that each pod uploads while it trains, such as 300M; at least 1M. Set it if training
     needs the network. A pod that drains saves without this limit. Default: no limit."""
     peers: Flag = False
-    """True: with several nodes, each rank also sends what a save has copied to the memory of another node. Then the
-    loss of one node costs no step that was copied, even if the storage does not have all of it yet. Each node needs
-    memory for two more copies of a node's part of the state."""
+    """True: with several nodes, each rank also sends what a save has copied to the memory of another node. Then losing
+    one node costs no step that was copied, even if the storage does not have all of it yet. Each node
+    needs memory for two more copies of a node's part of the state."""
     keep: Keep = Keep()
     """Which checkpoints are kept."""
     grace_period: Annotated[timedelta, DurationBounds("1s", "1h")] = timedelta(seconds=100)
@@ -237,12 +237,12 @@ class Checkpoint(Model):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            allowed="maxLoss must be at least as long as every: set every to auto, or to at most maxLoss",
-            cel=f"!has(self.maxLoss) || {no_period('self.every')} || {_LONG_ENOUGH}",
+            allowed="maxLostWork must be at least as long as every: set every to auto, or to at most maxLostWork",
+            cel=f"!has(self.maxLostWork) || {no_period('self.every')} || {_LONG_ENOUGH}",
             is_met=lambda checkpoint: not _shorter_than_every(checkpoint),
-            got_cel="self.maxLoss + ' with every ' + self.every",
-            got=lambda checkpoint: f"{format_duration(checkpoint.max_loss)} with every {checkpoint.every}",
-            field=".maxLoss",
+            got_cel="self.maxLostWork + ' with every ' + self.every",
+            got=lambda checkpoint: f"{format_duration(checkpoint.max_lost_work)} with every {checkpoint.every}",
+            field=".maxLostWork",
         ),
         Rule(
             allowed="uploadRate must be at least 1M (bytes a second)",
@@ -269,12 +269,12 @@ class Checkpoint(Model):
             field=".pattern",
         ),
         Rule(
-            allowed="maxLoss does not go with folder, because the program decides how often it saves: leave it out",
-            cel="!has(self.maxLoss) || !has(self.folder)",
-            is_met=lambda checkpoint: checkpoint.max_loss is None or checkpoint.folder is None,
-            got_cel="self.maxLoss",
-            got=lambda checkpoint: format_duration(checkpoint.max_loss),
-            field=".maxLoss",
+            allowed="maxLostWork does not go with folder, because the program decides how often it saves: leave it out",
+            cel="!has(self.maxLostWork) || !has(self.folder)",
+            is_met=lambda checkpoint: checkpoint.max_lost_work is None or checkpoint.folder is None,
+            got_cel="self.maxLostWork",
+            got=lambda checkpoint: format_duration(checkpoint.max_lost_work),
+            field=".maxLostWork",
         ),
     )
 

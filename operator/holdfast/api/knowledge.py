@@ -85,7 +85,7 @@ class TierKnowledge(Model):
     """Durations from the creation of a pod until it had a node."""
     start: Measured | None = None
     """Durations from getting a node to the first step: image, program, checkpoint."""
-    losses: Count = 0
+    interruptions: Count = 0
     """Number of nodes that the tier took back."""
     node_time: Duration = timedelta(0)
     """Total node time on the tier. In a job: of the attempts that have ended. In a profile: of all attempts."""
@@ -95,7 +95,7 @@ class TierKnowledge(Model):
     """Number of attempts in a row that lost a node of the tier before they made progress. Not set in a profile."""
     rests_until: Time | None = None
     """Until when the tier rests because of the field fruitless: if tiers are tried in their order, an attempt that
-    follows a loss or a failure begins on another one. Not set in a profile."""
+    follows an interruption or a failure begins on another one. Not set in a profile."""
     shapes: Annotated[tuple[ShapeKnowledge, ...], Field(max_length=MAX_SHAPES), KeyedBy("accelerators")] = ()
     """The same state for each number of accelerators that pods asked for. Only set in a profile."""
     refusals: Annotated[tuple[NamespaceRefusal, ...], Field(max_length=MAX_REFUSALS)] = ()

@@ -171,7 +171,7 @@ class Counted(Model):
 
     tier: Annotated[str, Clip(253)]
     """Name of the tier."""
-    losses: Count = 0
+    interruptions: Count = 0
     """Number of nodes that the tier took back from these jobs."""
     hours: Hours = Decimal(0)
     """Node time of these jobs on the tier, in hours."""
@@ -189,7 +189,7 @@ class CapacityProfileStatus(Model):
     """When a tier was last observed, exact to some minutes."""
     tiers: Annotated[tuple[TierKnowledge, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()
     """What is known of each tier, including observations of jobs that are deleted. Old observations count less: each
-    time a tier reaches 100 losses, its fields losses and nodeTime are halved."""
+    time a tier reaches 100 interruptions, its fields interruptions and nodeTime are halved."""
     nodes: Annotated[tuple[NodeFaults, ...], Field(max_length=MAX_FAULTY), KeyedBy("node")] = ()
     """Nodes on which attempts ended for a reason that the node may have caused. New pods avoid them where other nodes
     are free; after two such attempts they do not use them, unless that leaves too few nodes."""

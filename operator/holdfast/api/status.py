@@ -127,7 +127,7 @@ class CheckpointStatus(Model):
 class Restarts(Model):
     """How many attempts ended early, by cause."""
 
-    losses: Count = 0
+    interruptions: Count = 0
     """Attempts that ended by a preemption, an eviction, a lost node or another fault of the cluster."""
     infrastructure: Count = 0
     """Attempts that ended because the cluster or the storage failed, without a preemption or eviction."""
@@ -180,7 +180,7 @@ class Ledger(Model):
     ran_at: Time | None = None
     """When a trainer first ran."""
     steps_lost: Step = 0
-    """Steps that were trained again after a loss."""
+    """Steps that were trained again after an interruption."""
     uncounted_restarts: Count = 0
     """Restarts after which it is not known how many steps were trained again, because the program does not use
     Holdfast's checkpoints, or because history is full of attempts without a step since then. If there are any, goodput
@@ -195,11 +195,12 @@ class Forecast(Model):
     """Expected cost and slack of the job at the time of this status."""
 
     cost: Money | None = None
-    """Expected cost of the whole job, if it stays on its tier with the starts and losses that are usual there."""
+    """Expected cost of the whole job, if it stays on its tier with the starts and interruptions that are usual
+    there."""
     slack: Duration | None = None
     """Time that may be lost before only the most dependable tier can meet the deadline."""
     late: Duration | None = None
-    """Expected delay behind the deadline if no further loss comes. Not set if the deadline can be met."""
+    """Expected delay behind the deadline if no further interruption comes. Not set if the deadline can be met."""
     at: Time | None = None
     """Time of the value in slack. While nothing trains, the slack shrinks from this time on."""
 
@@ -254,8 +255,8 @@ class TrainingJobStatus(Model):
     """How many attempts ended early, by cause."""
     failed_at: Annotated[tuple[Time, ...], Field(max_length=MAX_FAILURES_REMEMBERED)] = ()
     """Times of the failures within spec.failure.window."""
-    fruitless_losses: Count = 0
-    """Number of losses in a row without a single step between them."""
+    fruitless_interruptions: Count = 0
+    """Number of interruptions in a row without a single step between them."""
     fruitless_attempts: Count = 0
     """Number of attempts in a row that were lost, or failed, without progress. spec.failure.maxFruitless limits it."""
     library: Flag = False

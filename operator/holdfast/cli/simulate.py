@@ -29,7 +29,7 @@ from holdfast.simulate.traces import Trace, read_traces
 
 WORTH_PROCESSES = 64  # jobs; fewer jobs finish before other processes have started
 # Field of a Study -> the option that sets it, where the names differ.
-OPTIONS = {"policies": "--policy", "loads": "--load", "ratio": "--price-ratio"}
+OPTIONS = {"policies": "--policy", "loads": "--load", "ratio": "--price-ratio", "lost_work": "--lost-work"}
 
 
 class Observation(StrEnum):
@@ -81,7 +81,7 @@ FormatOption = Annotated[Format, typer.Option("--format", help="Format of the tr
 Work = Annotated[str, typer.Option(help="Work of a job, as time on dedicated nodes.", metavar="DURATION")]
 Load = Annotated[str, typer.Option(help="Work divided by the time to the deadline; several with commas.")]
 Changeover = Annotated[str, typer.Option(help="Time that each start wastes.", metavar="DURATION")]
-Loss = Annotated[str, typer.Option(help="Most work that a loss of spot can cost.", metavar="DURATION")]
+LostWork = Annotated[str, typer.Option(help="Most work that an interruption of spot can cost.", metavar="DURATION")]
 Ratio = Annotated[str, typer.Option(help="Price of dedicated divided by the price of spot.")]
 Observing = Annotated[
     Observation,
@@ -112,7 +112,7 @@ def run(
     work: Work = "48h",
     load: Load = "0.6,0.75,0.85,0.92",
     changeover: Changeover = "20m",
-    loss: Loss = "0s",
+    lost_work: LostWork = "0s",
     price_ratio: Ratio = "3",
     observation: Observing = Observation.FREE,
     windows: Windows = 12,
@@ -142,7 +142,7 @@ def run(
             work=duration("--work", work),
             loads=_loads(load),
             changeover=duration("--changeover", changeover),
-            loss=duration("--loss", loss),
+            lost_work=duration("--lost-work", lost_work),
             ratio=_ratio(price_ratio),
             billed=observation is Observation.BILLED,
             windows=windows,

@@ -11,7 +11,7 @@ from holdfast.api.attempt import MAX_AVOIDED, Attempt, AttemptState
 from holdfast.api.profile import ProfileTier
 from holdfast.api.status import DecisionNote, TrainingJobStatus
 from holdfast.core.capacity.knowledge import find
-from holdfast.core.capacity.node_lifetime import loss_counts, mean_lifetime
+from holdfast.core.capacity.node_lifetime import interruptions_and_node_time, mean_lifetime
 from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, InspectPod, Order, WorldOrder
 from holdfast.core.observe.bad_nodes import suspects, to_avoid
 from holdfast.core.observe.look import look
@@ -185,8 +185,8 @@ class Draft:
         """
         snapshot, tier = self.snapshot, attempt.tier
         shared = find(snapshot.profile.status.tiers, tier.name) if snapshot.profile else None
-        losses, node_time = loss_counts(find(self.status.tiers, tier.name), shared, self.now)
-        life = mean_lifetime(tier.kind, losses, node_time, snapshot.config.assumed) / attempt.nodes
+        interruptions, node_time = interruptions_and_node_time(find(self.status.tiers, tier.name), shared, self.now)
+        life = mean_lifetime(tier.kind, interruptions, node_time, snapshot.config.assumed) / attempt.nodes
         there = pods_by_rank(snapshot.pods, attempt)
         promised = self._promised(attempt) if attempt.nodes == 1 else self._promised_beside_others(attempt)
         shuns = sorted(suspects(snapshot).keys() - set(attempt.avoid_nodes))

@@ -37,7 +37,7 @@ def _not_on(node: str) -> dict[str, Any]:
 
 
 def _apart(job: TrainingJob, attempt: Attempt) -> dict[str, Any]:
-    """Each pod of several has a node of its own, so that the loss of a node is the loss of one rank."""
+    """Each pod of several has a node of its own, so that a lost node interrupts one rank."""
     if attempt.nodes == 1:
         return {}
     own = {"matchLabels": {names.LABEL_JOB_UID: job.metadata.uid}}

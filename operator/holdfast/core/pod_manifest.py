@@ -66,7 +66,7 @@ def build_pod(
     shuns: Sequence[str] = (),
     imports: Sequence[str] = (),
 ) -> Manifest:
-    """The manifest of one pod. `life` is the expected time between losses on its tier, in seconds, as known now.
+    """The manifest of one pod. `life` is the expected time between interruptions on its tier, in seconds, as known now.
 
     The pod uses the nodes of `shuns` only if it gets no other one. Its launcher imports the libraries of `imports`.
     """

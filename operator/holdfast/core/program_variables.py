@@ -50,7 +50,9 @@ def saving_variables(checkpoint: Checkpoint, failure: Failure, life: float) -> E
     return plain(
         {
             "HOLDFAST_CHECKPOINT_EVERY": str(checkpoint.every),
-            "HOLDFAST_CHECKPOINT_MAX_LOSS": format_duration(checkpoint.max_loss) if checkpoint.max_loss else None,
+            "HOLDFAST_CHECKPOINT_MAX_LOSS": format_duration(checkpoint.max_lost_work)
+            if checkpoint.max_lost_work
+            else None,
             "HOLDFAST_CHECKPOINT_UPLOAD_RATE": str(int(quantity_value(rate))) if rate else None,
             "HOLDFAST_CHECKPOINT_PEERS": "true" if checkpoint.peers else None,
             "HOLDFAST_SECONDS_BETWEEN_LOSSES": str(max(1, round(life))),

@@ -233,7 +233,7 @@ FAMILIES = (
            _checkpoint_interval),
     _gauge("checkpoint_bytes", "Size of the newest committed checkpoint", _checkpoint_bytes),
     _counter("interruptions", "Attempts that ended by a preemption, an eviction or a lost node",
-             lambda job: job.status.restarts.losses),
+             lambda job: job.status.restarts.interruptions),
     _counter("failures", "Attempts that ended by an error of the program", lambda job: job.status.restarts.failures),
     _counter("lost_steps", "Steps that were trained again after an interruption", _lost_steps),
     _counter("lost_seconds", "Seconds from the last step of an attempt to the first step of the next one",
@@ -254,5 +254,6 @@ FAMILIES = (
     _gauge("deadline_timestamp_seconds", "Deadline (spec.capacity.deadline), in seconds since 1970", _deadline),
     _gauge("slack_seconds", "Seconds that may be lost until only the most dependable tier meets the deadline", _slack,
            timed=True),
-    _gauge("late_seconds", "Expected delay behind the deadline in seconds if no loss comes; 0 if it can be met", _late),
+    _gauge("late_seconds", "Expected delay behind the deadline in seconds if no interruption comes; 0 if it can be met",
+           _late),
 )  # fmt: skip

@@ -4,7 +4,7 @@ Each takes the first Spot tier that is up, and otherwise the net's tier. All use
 so that only their costs differ:
 
 - never_return, eager: the two readings of an ordered list of tiers, as in SkyPilot's managed jobs and in priorities of
-  node pools. After a loss the job goes down the list. It goes up again never, or as soon as Spot is up.
+  node pools. After an interruption the job goes down the list. It goes up again never, or as soon as Spot is up.
 - greedy: wait for Spot as long as the deadline allows, then stay on dedicated.
 - uniform_progress: Wu et al., "Can't Be Late: Optimizing Spot Instance Savings under Deadlines", NSDI'24, section 4:
   keep up with the straight line from no work at the start to all work at the deadline.
@@ -17,7 +17,7 @@ SOON = 60.0  # seconds; these rules are asked at every step
 
 
 def never_return(deadline: float) -> Rule:
-    """Spot if it is up at the start of a job with `deadline` seconds; after a loss, dedicated to the end."""
+    """Spot if it is up at the start of a job with `deadline` seconds; after an interruption, dedicated to the end."""
 
     def rule(view: View) -> Choice:
         net, here = _net(view), view.here

@@ -49,7 +49,7 @@ class Setting:
 
     `changeover` is what a move really takes: a number, or a function of the number of the move (1, 2, ...). `typical`
     is what rules expect of a move, by default that of move 1; `worst` is the longest that they expect, by default the
-    same. `lost` is the most that a loss of Spot costs; `at_risk` is what rules expect, by default the same.
+    same. `lost` is the most that an interruption of Spot costs; `at_risk` is what rules expect, by default the same.
     `billed_probe`: while a rule wants to watch, a market that is up is paid for even if the job is not on it, as where
     an autoscaler must create a node to show that Spot is up. What is not watched is not known. `steady` are the tiers
     that are always up, beside the dedicated one.
@@ -78,7 +78,7 @@ class Outcome:
     finished: float = 0.0
     late: float = 0.0
     moves: int = 0
-    losses: int = 0
+    interruptions: int = 0
     hours: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -154,7 +154,7 @@ class _Economy:
             self.up[index], self.known[index] = now, knows
             if on and not now:
                 self.work += min(self.setting.lost, self.done_here)
-                self.outcome.losses += 1
+                self.outcome.interruptions += 1
                 self.tier, self.changing, self.done_here = None, 0.0, 0.0
 
     def _view(self, step: int) -> View:

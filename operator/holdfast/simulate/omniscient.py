@@ -20,8 +20,8 @@ Row = list[float]
 class Window:
     """A job on traces with one gap, from step `start` on. `work`, `deadline`, `changeover` and `lost` are in steps.
 
-    `lost` is the work that a loss of Spot costs if the job has not left before. A job that leaves in time loses
-    nothing.
+    `lost` is the work that an interruption of Spot costs if the job has not left before. A job that leaves in time
+    loses nothing.
     """
 
     traces: Sequence[Trace]
@@ -104,7 +104,8 @@ def _leave(nowhere: Row, row: Row, paid: float, waste: int = 0) -> Row:
 
 
 def _starts(supply: list[bytes], w: Window) -> dict[int, list[int]]:
-    """By time, the tiers on which a start may pay: where a market changes, and, if a loss costs work, one step before.
+    """By time, the tiers on which a start may pay: where a market changes, and, if an interruption costs work, one step
+    before.
 
     Any other start can be moved to one of these times at no cost: costs are linear in the time of a move, and a wait
     before work on a tier can be a wait after it.

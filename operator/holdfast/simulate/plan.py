@@ -108,11 +108,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One run of the job. `losses`: how often a node was taken, with or without notice. `hours`: time of all nodes."""
+    """One run of the job. `interruptions`: how often a node was taken, with or without notice. `hours`: time of all
+    nodes."""
 
     took: timedelta
     cost: Decimal
-    losses: int
+    interruptions: int
     hours: Mapping[str, float]
 
 
@@ -133,7 +134,7 @@ class Row:
     finish_p95: timedelta | None
     cost: Decimal | None
     cost_p95: Decimal | None
-    losses: float
+    interruptions: float
     late: float | None
     over_budget: float | None
     hours: Mapping[str, float]
@@ -214,7 +215,7 @@ def run(plan: Plan, way: Way, number: int) -> Draw:
     ledger = world.status.ledger
     idle = sum((one.cost for one in world.bill if one.idle), Decimal(0))
     hours = {one.tier: float(one.node_hours) * plan.nodes for one in ledger.by_tier}
-    return Draw(world.now - BEGIN, ledger.spent + idle, world.status.restarts.losses, hours)
+    return Draw(world.now - BEGIN, ledger.spent + idle, world.status.restarts.interruptions, hours)
 
 
 def _narrowed(plan: Plan, way: Way) -> tuple[TrainingJob, CapacityProfile | None]:
@@ -251,7 +252,7 @@ def summarize(
         finish_p95=times[high] if times[high] != NEVER.took else None,
         cost=costs[middle] if costs[middle].is_finite() else None,
         cost_p95=costs[high] if costs[high].is_finite() else None,
-        losses=fmean(draw.losses for draw in draws),
+        interruptions=fmean(draw.interruptions for draw in draws),
         late=fmean(time > deadline for time in times) if deadline else None,
         over_budget=None if budget is None else fmean(cost > budget for cost in costs),
         hours={name: fmean(draw.hours.get(name, 0.0) for draw in draws) for name in sorted(names)},

@@ -11,8 +11,8 @@ class Storage:
     """The job's checkpoints: how many steps are safe, and how the program saves.
 
     It saves every `every` steps of an attempt, or in every `period` of time if that is set; if neither is, each step is
-    safe at once. `unlucky`: each loss comes just before a commit, so that it costs all steps since the last one, or all
-    that the attempt has done.
+    safe at once. `unlucky`: each interruption comes just before a commit, so that it costs all steps since the last
+    one, or all that the attempt has done.
     """
 
     goal: int

@@ -62,7 +62,7 @@ class Study:
     work: timedelta = timedelta(hours=48)
     loads: Sequence[float] = (0.6, 0.75, 0.85, 0.92)
     changeover: timedelta = timedelta(minutes=20)
-    loss: timedelta = timedelta(0)
+    lost_work: timedelta = timedelta(0)
     ratio: Decimal = Decimal(3)
     billed: bool = False
     windows: int = 12
@@ -81,7 +81,7 @@ class Study:
             raise StudyError("ratio", f"must be above 0; got {self.ratio}")
         if self.windows < 1:
             raise StudyError("windows", f"must be 1 or more; got {self.windows}")
-        for name, span in (("work", self.work), ("changeover", self.changeover), ("loss", self.loss)):
+        for name, span in (("work", self.work), ("changeover", self.changeover), ("lost_work", self.lost_work)):
             least = MINUTE if name == "work" else timedelta(0)
             if span < least or span % MINUTE:
                 raise StudyError(name, f"must be whole minutes, {least // MINUTE} or more; got {span}")
@@ -97,11 +97,12 @@ class Study:
             raise StudyError("work", f"a job would take {steps:,.0f} steps of {gap} s; {MAX_STEPS:,} are allowed")
 
     def gap(self, traces: tuple[Trace, ...]) -> int:
-        """Seconds of a step such that work, changeover, loss and the steps of the traces are whole numbers of steps.
+        """Seconds of a step such that work, changeover, lost work and the steps of the traces are whole numbers of
+        steps.
 
         A trace whose gap is not whole minutes is read in steps of a minute, or of a part of one if its gap is shorter.
         """
-        spans = (self.work, self.changeover, self.loss)
+        spans = (self.work, self.changeover, self.lost_work)
         return gcd(*(int(span.total_seconds()) for span in spans), *(trace.step for trace in traces))
 
     def steps(self, load: float, gap: int) -> int:
@@ -116,8 +117,8 @@ class Study:
             f"dedicated at {self.ratio} times the price of spot",
             f"changeovers of {format_duration(self.changeover)}",
         ]
-        if self.loss:
-            terms.append(f"losses of {format_duration(self.loss)} of work")
+        if self.lost_work:
+            terms.append(f"interruptions that cost {format_duration(self.lost_work)} of work")
         if self.billed:
             terms.append("watching billed")
         return ", ".join(terms)
@@ -217,7 +218,7 @@ def _at_gap(traces: tuple[Trace, ...], gap: int) -> tuple[Trace, ...]:
 def _job(study: Study, window: _Window) -> list[Row]:
     gap, work = study.gap(study.markets[window.market]), study.work.total_seconds()
     traces, start, steps = _at_gap(study.markets[window.market], gap), window.start, window.steps
-    in_steps = [int(span.total_seconds()) // gap for span in (study.work, study.changeover, study.loss)]
+    in_steps = [int(span.total_seconds()) // gap for span in (study.work, study.changeover, study.lost_work)]
     prices = (1.0,) * len(traces)
     best = optimum(Window(traces, start, in_steps[0], steps, in_steps[1], in_steps[2], float(study.ratio), prices))
     if best is None:
@@ -229,7 +230,7 @@ def _job(study: Study, window: _Window) -> list[Row]:
         gap=gap,
         dedicated_price=study.ratio,
         spot_prices=tuple(Decimal(1) for _ in traces),
-        lost=study.loss.total_seconds(),
+        lost=study.lost_work.total_seconds(),
         billed_probe=study.billed,
     )
     rows = []

@@ -136,7 +136,8 @@ def comb(steps: int, up: int, down: int, gap: int = 600, first: int = 0) -> Trac
 def sniper(useful: float, out: int, gap: int = 600) -> Market:
     """A hostile market: Spot goes for `out` steps once the job has done useful work on it for `useful` seconds.
 
-    With 0, Spot goes right at the end of every changeover; with the age of a checkpoint, when a loss costs most.
+    With 0, Spot goes right at the end of every changeover; with the age of a checkpoint, when an interruption costs
+    most.
     """
     wait = ceil(useful / gap)
     worked = gone = 0

@@ -40,10 +40,10 @@ ALLOWANCE = timedelta(
 def world(setting: Setting, markets: Sequence[Trace | Market], capacity: Capacity, start: int = 0) -> World:
     """The virtual cluster of a job in the economy's setting: on traces from their step `start` on, or hostile markets.
 
-    Everything is as in the economy. A start takes the changeover, all of it after the fence. A loss comes without
-    notice and costs what the setting says. Policies are asked at the steps of the traces, and nothing changes between
-    them. The job knows its pace and how long starts take, like a job that has run before, and has ALLOWANCE more time.
-    Raises ValueError if the setting's changeover is not one number, or if tiers differ in speed.
+    Everything is as in the economy. A start takes the changeover, all of it after the fence. An interruption comes
+    without notice and costs what the setting says. Policies are asked at the steps of the traces, and nothing changes
+    between them. The job knows its pace and how long starts take, like a job that has run before, and has ALLOWANCE
+    more time. Raises ValueError if the setting's changeover is not one number, or if tiers differ in speed.
     """
     if callable(setting.changeover) or setting.spot_speeds:
         raise ValueError("in the virtual cluster a changeover is one number, and all tiers are of one speed")
@@ -63,7 +63,7 @@ def world(setting: Setting, markets: Sequence[Trace | Market], capacity: Capacit
         {tier.name: Durations(restore=changeover) for tier in profile.spec.tiers},
         Storage(int(setting.work), int(setting.lost), unlucky=True),
         profile=profile,
-        config=replace(CONFIG, assumed=Assumptions(decision_gap=gap, loss_detection=ZERO)),
+        config=replace(CONFIG, assumed=Assumptions(decision_gap=gap, interruption_detection=ZERO)),
         beat=gap,
     )
 
@@ -82,7 +82,7 @@ def run(setting: Setting, markets: Sequence[Trace | Market], capacity: Capacity,
         finished=finished,
         late=max(finished - setting.deadline - ALLOWANCE.total_seconds(), 0.0),
         moves=made.starts,
-        losses=made.losses,
+        interruptions=made.interruptions,
         hours={one.tier: float(one.node_hours) for one in status.ledger.by_tier},
     )
 

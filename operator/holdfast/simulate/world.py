@@ -81,7 +81,7 @@ class World:
         self.beat = beat
         self.now = BEGIN
         self.pods: list[Pod] = []
-        self.losses = 0
+        self.interruptions = 0
         self.decisions = 0
         self._wake: datetime | None = None
         self._bound: list[tuple[Pod, Machine, datetime]] = []
@@ -172,7 +172,7 @@ class World:
             if idle:
                 self._paid.append(idle)
             if pod is not None:
-                self.losses += 1
+                self.interruptions += 1
                 pod.lose(self.now)
         return changed
 

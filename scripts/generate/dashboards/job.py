@@ -86,7 +86,7 @@ OVERVIEW = (
            "not training", legend=JOB),
     figure("Training loss", "Newest loss that the program reported.", chosen("holdfast_job_training_loss"), "none",
            "no loss was reported", legend=JOB, decimals=4),
-    figure("Checkpoint age", "Age of the newest checkpoint while the job trains: what a loss costs.", AGE, "s",
+    figure("Checkpoint age", "Age of the newest checkpoint while the job trains: what an interruption costs.", AGE, "s",
            "not training, or none yet", legend=JOB),
     figure("Slack", "Time that may be lost until only the most dependable tier meets the deadline. Below zero: the "
            "expected delay.", SLACK, "s", "no deadline", legend=JOB,
@@ -121,7 +121,8 @@ PROGRESS = (
            "accelerator that had most.", "bytes", "no accelerator", one("holdfast_job_peak_memory_bytes"), min=0),
     curves("Time left over time", "Time for the remaining steps at the present pace, while the job trains.", "s",
            "not training", Query(time_left(where=CHOSEN), JOB)),
-    curves("Steps that are not saved", "Steps since the newest checkpoint: what a loss without notice costs.", "none",
+    curves("Steps that are not saved", "Steps since the newest checkpoint: what an interruption without notice costs.",
+           "none",
            "no checkpoint yet", Query(f"clamp_min({UNSAVED}, 0)", JOB), custom=STEPS, decimals=0),
     curves("Checkpoint age over time", "Age of the newest checkpoint while the job trains, and the time after which "
            "the next one is due (spec.checkpoint.every).", "s", "not training, or no checkpoint yet",

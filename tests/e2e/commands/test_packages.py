@@ -21,7 +21,8 @@ from holdfast_train.package import load
 def test_a_package_is_made_although_its_node_is_taken_away(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool, tmp_path: Path
 ) -> None:
-    """Breaks if the job lacks the program, its keys or its variables; if a loss ends it, or leaves half a package."""
+    """Breaks if the job lacks the program, its keys or its variables; if an interruption ends it, or leaves half a
+    package."""
     program = REPOSITORY / "tests/support/cluster/packaged.py"
     env = [{"name": "PYTHONPATH", "value": str(program.parent)}, {"name": "OMP_NUM_THREADS", "value": "1"}]
     tiers = [pool.tier("spot"), pool.tier("cpu")]
@@ -46,7 +47,7 @@ def test_a_package_is_made_although_its_node_is_taken_away(
         assert first["tier"] == "cpu", "tiers of kind CPU come first"
         cluster.reclaim(first["node"], timedelta(seconds=5))
         wait_for(lambda: begun.stat().st_size == 2, 120, "the second attempt to begin")
-        assert making.status()["history"][0]["kind"] == "Loss"
+        assert making.status()["history"][0]["kind"] == "Interruption"
         go.touch()
         said, complained = asked.communicate(timeout=200)
     finally:

@@ -46,7 +46,7 @@ def test_a_plan_is_within_five_hundredths_of_the_job(
     lived = TrainingJob.parse(job.get())
 
     planned = plan(lived, noticed)
-    assert planned.losses == lived.status.restarts.losses == 1
+    assert planned.interruptions == lived.status.restarts.interruptions == 1
     assert abs(planned.cost / lived.status.ledger.spent - 1) <= 0.05
     assert abs(planned.took / (known(lived.status.finished_at) - begun(lived)) - 1) <= 0.05
 

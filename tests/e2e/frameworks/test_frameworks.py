@@ -44,7 +44,7 @@ def logs(output: str) -> list[Any]:
 
 
 def alone(library: str, notes: Path, nodes: int, flags: list[str]) -> list[Any]:
-    """The logs of the same training without a cluster and without a loss."""
+    """The logs of the same training without a cluster and without an interruption."""
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={nodes}"]
     command += program(library, notes, 0, flags)
     environment = {**os.environ, **variables(f"file://{notes}/prefix")}
@@ -98,7 +98,7 @@ def test_a_framework_that_loses_nodes_has_the_losses_of_one_that_does_not(
     running = job.wait_checkpoint(10, 240)
     reclaimed = node_of(job)
     cluster.reclaim(reclaimed, timedelta(seconds=60))
-    job.wait("the loss with a notice", lambda s: restarts(s)[0] == 1, 240)
+    job.wait("the interruption with a notice", lambda s: restarts(s)[0] == 1, 240)
     again = job.wait("steps after it", lambda s: s["progress"]["step"] > running["progress"]["step"] + 10, 240)
     assert float(again["progress"]["loss"]) > 0
     assert again["history"][0].get("stepsLost", 0) == 0

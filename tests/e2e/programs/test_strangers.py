@@ -75,7 +75,7 @@ def take_nodes(cluster: Cluster, job: Job) -> None:
             cluster.kubectl("delete", "node", node)
         else:
             cluster.reclaim(node, timedelta(seconds=25))
-        job.wait(f"loss {count + 1}", lambda s: restarts(s)[0] > count, 90)  # noqa: B023
+        job.wait(f"interruption {count + 1}", lambda s: restarts(s)[0] > count, 90)  # noqa: B023
 
 
 # Breaks if a program's own checkpoints are not recognised, or not put back so that it finds them; if a notice costs a

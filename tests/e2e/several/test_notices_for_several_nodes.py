@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.e2e.several.test_several_losses import assert_counted_every_step, six, take
+from tests.e2e.several.test_several_interruptions import assert_counted_every_step, six, take
 from tests.e2e.test_successors import on_tier
 from tests.support.cluster.gangs import Gang, train
 from tests.support.cluster.training_jobs import Pool, Raw, restarts
@@ -47,9 +47,13 @@ def test_notices_for_half_of_four_and_a_new_pod_is_lost_while_they_train(
     cluster.kubectl("label", "node", node, f"test/gang={six['nodeSelector']['test/gang']}")
 
     status = job.wait_attempt(2, 200)
-    new, loss = status["history"][:2]
+    new, interruption = status["history"][:2]
     assert (new["reason"], new["rank"], new["steps"]) == ("NodeGone", 3, 0)
-    assert (loss["kind"], loss["reason"], loss.get("stepsLost", 0)) == ("Loss", "SpotInterruption", 0)
+    assert (interruption["kind"], interruption["reason"], interruption.get("stepsLost", 0)) == (
+        "Interruption",
+        "SpotInterruption",
+        0,
+    )
     assert restarts(status) == (2, 0, 0), status["history"]
     kept = {name[-1]: name for name in job.alive()}
     assert (kept["0"], kept["2"]) == ("job-1-0", "job-1-2")
@@ -74,11 +78,15 @@ def test_without_another_node_a_noticed_training_goes_to_the_next_tier_while_it_
     cluster.reclaim(job.node_of("job-1-1"), NOTICE)
 
     status = job.wait("training on the next tier", on_tier("dedicated"), 150)
-    loss = status["history"][0]
-    assert (loss["kind"], loss["reason"], loss.get("stepsLost", 0)) == ("Loss", "SpotInterruption", 0)
+    interruption = status["history"][0]
+    assert (interruption["kind"], interruption["reason"], interruption.get("stepsLost", 0)) == (
+        "Interruption",
+        "SpotInterruption",
+        0,
+    )
     current = status["current"]
-    assert current["resumedStep"] == loss["lastStep"]
-    assert current["scheduledAt"] < loss["lastStepAt"], "it had its nodes while the other one trained"
+    assert current["resumedStep"] == interruption["lastStep"]
+    assert current["scheduledAt"] < interruption["lastStepAt"], "it had its nodes while the other one trained"
     used = {job.node_of(f"job-{current['number']}-{rank}") for rank in range(2)}
     assert used == {other.node("spot-1"), other.node("spot-2")}
     job.hurry()

@@ -168,7 +168,7 @@ def test_a_member_that_was_cut_off_and_comes_back_is_refused_everything(
     status = job.wait_completed()
     assert restarts(status) == (1, 0, 0)
     lost = status["history"][0]
-    assert (lost["kind"], lost["reason"], lost["rank"], lost["node"]) == ("Loss", "NodeSilent", 0, node)
+    assert (lost["kind"], lost["reason"], lost["rank"], lost["node"]) == ("Interruption", "NodeSilent", 0, node)
     records = storage_log(isolated, f"{namespace}/job")
     fence = kinds(records).index(("fence", 2))
     assert {attempt for _, attempt in kinds(records)[fence:]} == {2}

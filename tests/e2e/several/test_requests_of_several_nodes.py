@@ -86,10 +86,10 @@ def test_suspended_and_deleted_at_any_time_and_one_image_is_refused(
     (kept,) = [name for name in job.alive() if name != waits]
     cluster.kubectl("uncordon", pool.node("spot-2"), pool.node("dedicated-1"))
     status = job.wait_step(2, 90)
-    loss = status["history"][-1]
-    assert (loss["kind"], loss["rank"]) == ("Loss", int(waits[-1]))
-    assert loss["reason"] in ("ErrImagePull", "ImagePullBackOff")
-    assert WRONG_IMAGE in loss["message"]
+    interruption = status["history"][-1]
+    assert (interruption["kind"], interruption["rank"]) == ("Interruption", int(waits[-1]))
+    assert interruption["reason"] in ("ErrImagePull", "ImagePullBackOff")
+    assert WRONG_IMAGE in interruption["message"]
     assert restarts(status) == (1, 1, 0)
     assert job.alive() == sorted([kept, f"job-{status['attempt']}-{waits[-1]}"])
 
@@ -160,7 +160,7 @@ def test_without_a_new_node_all_go_to_the_next_tier_and_back_once_all_nodes_are_
     number = status["current"]["number"]
     used = {f"job-{number}-{rank}": job.node_of(f"job-{number}-{rank}") for rank in range(2)}
     assert set(used.values()) == {other.node("spot-1"), other.node("spot-2")}
-    assert (status["history"][0]["kind"], status["history"][0]["rank"]) == ("Loss", 1)
+    assert (status["history"][0]["kind"], status["history"][0]["rank"]) == ("Interruption", 1)
     assert restarts(status)[0] == 1
     job.wait("a successor that waits", lambda s: (s.get("successor") or {}).get("tier", {}).get("name") == "spot", 30)
 
@@ -216,14 +216,18 @@ def test_the_last_save_before_a_node_goes_fits_into_a_notice_of_30_seconds(
     goes_at = datetime.now(UTC) + NOTICE
     cluster.reclaim(job.node_of("job-1-1"), NOTICE)
     status = job.wait("the end of the attempt", lambda s: s.get("history"), 60)
-    (loss,) = status["history"]
-    assert (loss["kind"], loss["reason"], loss["rank"]) == ("Loss", "SpotInterruption", 1)
-    assert loss.get("stepsLost", 0) == 0
-    assert commits(cluster, namespace) == [loss["lastStep"]]
+    (interruption,) = status["history"]
+    assert (interruption["kind"], interruption["reason"], interruption["rank"]) == (
+        "Interruption",
+        "SpotInterruption",
+        1,
+    )
+    assert interruption.get("stepsLost", 0) == 0
+    assert commits(cluster, namespace) == [interruption["lastStep"]]
     assert datetime.fromisoformat(status["checkpoint"]["committedAt"]) < goes_at
 
     cluster.kubectl("uncordon", pool.node("dedicated-1"))
     job.hurry()
     status = job.wait_completed()
-    assert status["history"][1]["resumedStep"] == loss["lastStep"]
+    assert status["history"][1]["resumedStep"] == interruption["lastStep"]
     assert restarts(status) == (1, 0, 0)

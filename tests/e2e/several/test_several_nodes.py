@@ -96,7 +96,7 @@ def test_a_program_that_fails_is_started_again_on_all_nodes_in_their_pods(
 
 
 def test_a_lost_node_costs_one_new_pod(cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool) -> None:
-    """Breaks if the survivor's pod is made anew, or if the loss counts as a failure or twice."""
+    """Breaks if the survivor's pod is made anew, or if the interruption counts as a failure or twice."""
     job = gang(cluster, namespace, pool, pace=0.1)
     job.wait_checkpoint(20, 120)
     lost = node_of(job, "job-1-1")
@@ -122,9 +122,13 @@ def test_a_notice_for_one_node_costs_one_new_pod_and_no_step(
     status = completed(job)
     assert restarts(status) == (1, 0, 0)
     assert sorted(name for name in members(job) if name != "job-1-1") == ["job-1-0", "job-2-1"]
-    loss = status["history"][0]
-    assert (loss["kind"], loss["reason"], loss["rank"]) == ("Loss", "SpotInterruption", 1)
-    assert loss.get("stepsLost", 0) == 0
+    interruption = status["history"][0]
+    assert (interruption["kind"], interruption["reason"], interruption["rank"]) == (
+        "Interruption",
+        "SpotInterruption",
+        1,
+    )
+    assert interruption.get("stepsLost", 0) == 0
     assert f"rank 0 ended at {STEPS}, total {TOTAL} " in printed(job, "job-1-0")
 
 

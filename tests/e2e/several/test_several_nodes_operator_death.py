@@ -53,9 +53,9 @@ class Gangs(Group):
     def assert_failed_over_once(job: Job) -> None:
         status = job.status()
         assert status["phase"] == "Completed", status
-        losses, _, failures = restarts(status)
-        assert (losses, failures) == (1, 0), status["history"]
-        assert [entry["kind"] for entry in status["history"]] == ["Loss", "Completed"]
+        interruptions, _, failures = restarts(status)
+        assert (interruptions, failures) == (1, 0), status["history"]
+        assert [entry["kind"] for entry in status["history"]] == ["Interruption", "Completed"]
         assert f"total {STEPS * (STEPS + 1) // 2} " in printed_by_rank_0(job)
         born = {pod["metadata"]["labels"][names.LABEL_ATTEMPT] for pod in job.pods()}
         assert str(status["history"][0]["number"]) in born, "the other member keeps its pod"
@@ -88,7 +88,7 @@ def make_gangs(
 def test_operator_killed_after_each_write_while_one_node_of_two_is_lost(
     cluster: Cluster, namespace: str, lone_operator: Make, make_gangs: Callable[[], Gangs]
 ) -> None:
-    """Breaks if two writes must both happen: then a rank has no pod or two, or one loss counts twice."""
+    """Breaks if two writes must both happen: then a rank has no pod or two, or one interruption counts twice."""
     with PodWatch(cluster, namespace) as watch:
         kill_after_each_write(lone_operator, make_gangs)
         for name, alive in watch.most_alive().items():

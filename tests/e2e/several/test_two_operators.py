@@ -22,7 +22,8 @@ LEASE = {"lease_duration": 4, "lease_renew": 1}
 def test_a_node_is_lost_while_the_leader_hangs(
     cluster: Cluster, namespace: str, lone_operator: Callable[..., OperatorProcess], pool: Pool, tmp_path: Path
 ) -> None:
-    """Breaks if the loss waits for the leader that hangs, or if that one counts it or creates a pod once more."""
+    """Breaks if the interruption waits for the leader that hangs, or if that one counts it or creates a pod once
+    more."""
     port = free_port()
     leader, other = (lone_operator(progress_url=f"https://{cluster.address}:{port}", **LEASE) for _ in range(2))
     cluster.kubectl("cordon", pool.node("cpu-1"))
@@ -50,7 +51,7 @@ def test_a_node_is_lost_while_the_leader_hangs(
         assert "has the lease now" in leader.log_tail()
         status = gang.wait_completed(90)
     assert restarts(status) == (1, 0, 0)
-    assert [(one["kind"], one["number"]) for one in status["history"]] == [("Loss", 1), ("Completed", 2)]
+    assert [(one["kind"], one["number"]) for one in status["history"]] == [("Interruption", 1), ("Completed", 2)]
     created = [write["requestObject"]["metadata"]["name"] for write in gang.writes() if write["verb"] == "create"]
     assert sorted(created) == ["job-1-0", "job-1-1", "job-2-1"]
     assert gang.uid_of("job-1-0") == kept

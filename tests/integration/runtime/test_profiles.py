@@ -33,14 +33,14 @@ def writes(cluster: Cluster, profile: str) -> int:
     return sum(ref["resource"] == "capacityprofiles" and ref["name"] == profile for ref in refs)
 
 
-def learn(jobs: Any, name: str, losses: int, **more: Any) -> None:
+def learn(jobs: Any, name: str, interruptions: int, **more: Any) -> None:
     """Write into a job's status what the operator would have written."""
-    tiers = [{"tier": "spot", "losses": losses, "nodeTime": f"{losses}h", **more}]
+    tiers = [{"tier": "spot", "interruptions": interruptions, "nodeTime": f"{interruptions}h", **more}]
     patch = json.dumps({"status": {"tiers": tiers}})
     jobs.kubectl("patch", "tj", name, "--subresource=status", "--type=merge", "-p", patch)
 
 
-def test_losses_of_all_jobs_are_counted_once_whoever_leads(operators: Make, jobs: Any, profile: str) -> None:
+def test_interruptions_of_all_jobs_are_counted_once_whoever_leads(operators: Make, jobs: Any, profile: str) -> None:
     """Breaks if the right to write is missing, or a restart, a deletion or a bad status makes the count wrong."""
     cluster = jobs.cluster
 
@@ -48,8 +48,8 @@ def test_losses_of_all_jobs_are_counted_once_whoever_leads(operators: Make, jobs
         found: list[dict[str, Any]] = get(cluster, f"capacityprofile/{profile}").get("status", {}).get("tiers") or [{}]
         return found[0]
 
-    def counted(losses: int) -> None:
-        wait_for(lambda: spot().get("losses") == losses, 20, f"{losses} losses")
+    def counted(interruptions: int) -> None:
+        wait_for(lambda: spot().get("interruptions") == interruptions, 20, f"{interruptions} interruptions")
 
     first = operators("quiet", profile_writes_every=300).start()
     before = first.metric("holdfast_reconcile_total")
@@ -63,7 +63,7 @@ def test_losses_of_all_jobs_are_counted_once_whoever_leads(operators: Make, jobs
     wait_for(lambda: first.metric("holdfast_reconcile_total") > passes, 10, "the operator to see it")
     assert writes(cluster, profile) == 1, "no more than one write in five minutes"
     assert first.stop() == 0
-    assert (spot()["losses"], spot()["nodeTime"], spot()["state"]) == (5, "5h", "Lost"), (
+    assert (spot()["interruptions"], spot()["nodeTime"], spot()["state"]) == (5, "5h", "Lost"), (
         "an operator leaves nothing unsaid"
     )
 
@@ -73,7 +73,7 @@ def test_losses_of_all_jobs_are_counted_once_whoever_leads(operators: Make, jobs
     jobs.kubectl("delete", "tj", "a", "b")
     jobs.create("c", capacity={"profile": profile})
     wait_for(lambda: not get(cluster, f"capacityprofile/{profile}")["status"]["counted"], 20, "the level to fall")
-    assert (spot()["losses"], spot()["state"]) == (6, "Lost"), "jobs that are gone stay counted"
+    assert (spot()["interruptions"], spot()["state"]) == (6, "Lost"), "jobs that are gone stay counted"
     assert writes(cluster, profile) <= 5, "a resync is no news"
 
     bad = json.dumps({"status": {"tiers": [{"tier": "spot", "since": "0001-01-01T00:00:00+10:00"}]}})

@@ -89,7 +89,7 @@ def test_a_pod_of_an_ended_attempt_is_turned_away(pod: Pod, jobs: Any) -> None:
     """Breaks if a zombie's reports count for its successor."""
     token = pod.token()
     at = "2026-11-21T12:00:00Z"
-    record = {"number": 1, "tier": "cpu", "kind": "Loss", "reason": "NodeLost", "raisedAt": at, "endedAt": at}
+    record = {"number": 1, "tier": "cpu", "kind": "Interruption", "reason": "NodeLost", "raisedAt": at, "endedAt": at}
     patch = json.dumps({"status": {"history": [record], "current": None}})
     jobs.kubectl("patch", "tj/a", "--subresource=status", "--type=merge", "-p", patch)
     wait_for(lambda: pod.post(token)[0] == 403, 10, "the report to be refused")

@@ -169,7 +169,7 @@ def test_a_copy_that_was_cut_short_is_not_used(tmp_path: Path, endpoint: Endpoin
 
 @pytest.mark.thorough
 def test_a_new_node_reads_from_the_others(tmp_path: Path, endpoint: Endpoint) -> None:
-    """Breaks if the loss of one node makes all of them read the storage, or if its own part is read from nowhere."""
+    """Breaks if losing one node makes all of them read the storage, or if its own part is read from nowhere."""
     training = Training(tmp_path, endpoint, "replicated", "fails")
     training.lose(1)
     training.go_on()

@@ -191,9 +191,9 @@ def _is_write(event: Raw) -> bool:
 
 
 def restarts(status: Raw) -> tuple[int, int, int]:
-    """Losses, those of the infrastructure, and failures: what is not in a status is 0."""
+    """Interruptions, those of the infrastructure, and failures: what is not in a status is 0."""
     counts = status.get("restarts") or {}
-    return counts.get("losses", 0), counts.get("infrastructure", 0), counts.get("failures", 0)
+    return counts.get("interruptions", 0), counts.get("infrastructure", 0), counts.get("failures", 0)
 
 
 def brief(status: Raw) -> str:

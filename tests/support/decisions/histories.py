@@ -11,7 +11,7 @@ from holdfast.core.capacity import knowledge
 def record(**changes):
     """Attempt 1 on spot: it had its node for 600 s, 400 steps of 1 s each, and was reclaimed a minute ago."""
     fields = {
-        "number": 1, "tier": "spot", "kind": EndKind.LOSS, "reason": "SpotInterruption", "raised_at": at(-700),
+        "number": 1, "tier": "spot", "kind": EndKind.INTERRUPTION, "reason": "SpotInterruption", "raised_at": at(-700),
         "scheduled_at": at(-660), "first_step": 1, "first_step_at": at(-460), "last_step": 401, "last_step_at": at(-60),
         "ended_at": at(-60),
     }  # fmt: skip

@@ -154,7 +154,11 @@ def _microseconds(span: timedelta) -> int:
 def check_counters(statuses: Sequence[TrainingJobStatus], replay: Replay) -> None:
     """Check that each event is counted once between consecutive statuses, and that growing numbers never fall."""
     steps = list(pairwise(statuses))
-    left = [one for one in replay.records.values() if one.scheduled_at and one.kind in (EndKind.LOSS, EndKind.STOPPED)]
+    left = [
+        one
+        for one in replay.records.values()
+        if one.scheduled_at and one.kind in (EndKind.INTERRUPTION, EndKind.STOPPED)
+    ]
     moved = [move for before, after in steps for move in node_exits(before, after)]
     assert sorted(move.reason for move in moved) == sorted(known_reason(one.reason) for one in left)
     spans = [recovery for before, after in steps for recovery in new_recoveries(before, after)]

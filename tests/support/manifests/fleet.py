@@ -53,7 +53,7 @@ def _job(number: int, count: int, now: datetime, chance: random.Random) -> dict[
         "attempt": 1 + chance.randint(0, 4),
         "reason": _REASONS.get(phase),
         "progress": {"step": step, "steps": steps, "loss": "2.113"} | ({"eta": stamp(eta)} if active else {}),
-        "restarts": {"losses": chance.choice((0, 0, 0, 1, 2, 5)), "infrastructure": 0, "failures": 0},
+        "restarts": {"interruptions": chance.choice((0, 0, 0, 1, 2, 5)), "infrastructure": 0, "failures": 0},
         "ledger": {"spent": f"{spent:.4f}"},
         "forecast": forecast,
     }
@@ -113,11 +113,12 @@ def profile(now: datetime) -> dict[str, Any]:
             "up": "spot-a100 dedicated",
             "out": "spot-h100",
             "tiers": [
-                known("spot-h100", "Lost", 0.7, losses=41, nodeTime="388h",
+                known("spot-h100", "Lost", 0.7, interruptions=41, nodeTime="388h",
                       acquire={"recent": ["2m10s"], "worst": "9m"}),
-                known("spot-a100", "Up", 31, losses=12, nodeTime="1204h", acquire={"recent": ["48s"], "worst": "3m"},
-                      start={"recent": ["1m32s"], "worst": "4m"}),
-                known("dedicated", "Up", 700, losses=0, nodeTime="2210h", start={"recent": ["1m5s"], "worst": "2m"}),
+                known("spot-a100", "Up", 31, interruptions=12, nodeTime="1204h",
+                      acquire={"recent": ["48s"], "worst": "3m"}, start={"recent": ["1m32s"], "worst": "4m"}),
+                known("dedicated", "Up", 700, interruptions=0, nodeTime="2210h",
+                      start={"recent": ["1m5s"], "worst": "2m"}),
             ],
             "nodes": [
                 {"node": "spot-a100-17", "faults": [

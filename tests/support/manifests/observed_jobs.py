@@ -60,7 +60,7 @@ RUNNING: dict[str, Any] = {
         "bytes": 39_000_000,
         "committedAt": "2026-11-21T09:02:50Z",
     },
-    "restarts": {"losses": 1, "infrastructure": 0, "failures": 1},
+    "restarts": {"interruptions": 1, "infrastructure": 0, "failures": 1},
     "ledger": {
         "attempts": 2,
         "byTier": [
@@ -78,7 +78,7 @@ RUNNING: dict[str, Any] = {
             "number": 1,
             "tier": "spot",
             "node": "spot-1",
-            "kind": "Loss",
+            "kind": "Interruption",
             "reason": "SpotInterruption",
             "message": "node spot-1 carries a taint",
             "raisedAt": "2026-11-21T09:00:00Z",

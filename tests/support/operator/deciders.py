@@ -62,7 +62,7 @@ def pod_manifest(snapshot: Snapshot, attempt: int) -> dict[str, Any]:
 
 
 def one_pod(snapshot: Snapshot) -> Decision:
-    """Intent first, then the pod, then its end. The loss of a pod raises the next attempt. A refusal is told."""
+    """Intent first, then the pod, then its end. Losing a pod raises the next attempt. A refusal is told."""
     status, job = snapshot.job.status, snapshot.job
     if job.metadata.deletion_timestamp or (status.phase and status.phase.final):
         return Decision(status=status, trace=("final",))

@@ -57,14 +57,19 @@ class World:
         )
 
     def job(
-        self, name: str, profile: str | None = "grid", losses: int = 0, node_time: float = 0, **status: Any
+        self, name: str, profile: str | None = "grid", interruptions: int = 0, node_time: float = 0, **status: Any
     ) -> None:
-        """The job as it is now; `losses` of spot, and its node time there in seconds. A new job has none at first."""
-        if name not in self.jobs and (losses or node_time):
+        """The job as it is now; `interruptions` of spot, and its node time there in seconds. A new job has none at
+        first."""
+        if name not in self.jobs and (interruptions or node_time):
             self.job(name, profile)
         self.version += 1
-        tiers = [{"tier": "spot", "losses": losses, "nodeTime": format_duration(timedelta(seconds=node_time))}]
-        raw = raw_job(name, f"u-{name}", self.version, **({"tiers": tiers} if losses or node_time else {}), **status)
+        tiers = [
+            {"tier": "spot", "interruptions": interruptions, "nodeTime": format_duration(timedelta(seconds=node_time))}
+        ]
+        raw = raw_job(
+            name, f"u-{name}", self.version, **({"tiers": tiers} if interruptions or node_time else {}), **status
+        )
         raw["spec"]["capacity"] = {"profile": profile} if profile else raw["spec"]["capacity"]
         raw["metadata"]["generation"] = self.version
         self.jobs[name] = raw
@@ -96,7 +101,7 @@ class World:
 
     def spot(self, name: str = "grid") -> tuple[int, timedelta]:
         found = {one.tier: one for one in self.status(name).tiers}
-        return (found["spot"].losses, found["spot"].node_time) if "spot" in found else (0, timedelta(0))
+        return (found["spot"].interruptions, found["spot"].node_time) if "spot" in found else (0, timedelta(0))
 
     def refused(self) -> list[dict[str, Any]]:
         """What a job writes into its status when spot, which it has used before, gave it no node."""

@@ -36,9 +36,13 @@ ATTEMPTS: tuple[tuple[int, str, str, int, int, int, int, int, int, int, int], ..
     (5, "dedicated", "ded-a100-1", 520, 523, 527, 0, 0, 27_001, 38_700, 27_000),
 )
 ENDS: dict[int, tuple[str, str, str]] = {
-    1: ("Loss", "SpotInterruption", "node spot-a100-7f3 carries the taint aws-node-termination-handler/spot-itn"),
+    1: (
+        "Interruption",
+        "SpotInterruption",
+        "node spot-a100-7f3 carries the taint aws-node-termination-handler/spot-itn",
+    ),
     2: ("Stopped", "Returning", "spot is available again, and the move is expected to save 88.20"),
-    3: ("Loss", "NodeGone", "node spot-a100-c21 is gone"),
+    3: ("Interruption", "NodeGone", "node spot-a100-c21 is gone"),
     4: ("Failure", "ExitCode", TRACE),
 }
 
@@ -81,7 +85,7 @@ def a_job(name: str = "vit-faces") -> TrainingJob:
                      "updatedAt": at(722)},
         "checkpoint": {"step": 38_500, "uri": "s3://runs/vision/vit-faces/manifests/000000038500-a5-x.json",
                        "bytes": 5_400_000_000, "committedAt": at(719)},
-        "restarts": {"losses": 2, "infrastructure": 0, "failures": 1},
+        "restarts": {"interruptions": 2, "infrastructure": 0, "failures": 1},
         "ledger": {
             "attempts": 4, "spent": "188.16", "savedVersusDedicated": "131.40", "goodput": "0.9312", "ranAt": at(5),
             "byTier": [

@@ -26,7 +26,7 @@ STATUS = st.builds(
     attempt=st.integers(0, 1000),
     tier=st.none() | st.sampled_from(["spot", "cpu"]),
     progress=PROGRESS,
-    restarts=st.builds(Restarts, losses=st.integers(0, 9)),
+    restarts=st.builds(Restarts, interruptions=st.integers(0, 9)),
     ledger=st.builds(Ledger, seconds_lost=st.timedeltas(timedelta(0), timedelta(days=9))),
     failed_at=st.lists(st.datetimes(timezones=st.just(UTC)), max_size=3).map(tuple),
 )
@@ -84,7 +84,7 @@ def test_long_messages_are_cut_even_after_a_copy() -> None:
 
 
 def test_history_stays_small() -> None:
-    record = AttemptRecord(number=1, tier="spot", kind=EndKind.LOSS, reason="R", raised_at=NOW, ended_at=NOW)
+    record = AttemptRecord(number=1, tier="spot", kind=EndKind.INTERRUPTION, reason="R", raised_at=NOW, ended_at=NOW)
     full = record.model_copy(update={"message": "m" * 9999})
     assert len(full.to_object()["message"]) <= 2560
     with pytest.raises(ValidationError, match="at most 20"):

@@ -72,10 +72,16 @@ def test_what_is_known_of_tiers_is_read_as_it_was_written() -> None:
     tiers = [
         {
             "tier": "spot", "state": "Lost", "since": "2026-11-21T09:00:00Z", "seenAt": "2026-11-21T09:00:00Z",
-            "observation": "Free", "acquire": {"recent": ["3s", "1m2s"], "worst": "10m"}, "losses": 3, "nodeTime": "9h",
+            "observation": "Free", "acquire": {"recent": ["3s", "1m2s"], "worst": "10m"}, "interruptions": 3,
+            "nodeTime": "9h",
         }
     ]  # fmt: skip
-    written = {"up": "", "out": "spot", "tiers": tiers, "counted": [{"tier": "spot", "losses": 2, "hours": "7.500001"}]}
+    written = {
+        "up": "",
+        "out": "spot",
+        "tiers": tiers,
+        "counted": [{"tier": "spot", "interruptions": 2, "hours": "7.500001"}],
+    }
     profile = CapacityProfile.parse({**GOOD_PROFILE, "status": written})
     assert profile.to_object()["status"] == written
     job = TrainingJob.parse({**GOOD, "status": {"tiers": tiers}})
@@ -89,9 +95,9 @@ def test_fields_from_the_future_are_ignored_on_reading() -> None:
 
 # Breaks if the reader refuses a status in which a field has a name that later versions do not have.
 def test_a_status_with_a_renamed_field_is_read_with_the_default() -> None:
-    older = changed(GOOD, {"status": {"attempt": 3, "tiers": [{"tier": "spot", "losses": 2, "had": "9h"}]}})
+    older = changed(GOOD, {"status": {"attempt": 3, "tiers": [{"tier": "spot", "interruptions": 2, "had": "9h"}]}})
     (found,) = TrainingJob.parse(older).status.tiers
-    assert (found.losses, found.node_time) == (2, timedelta(0))
+    assert (found.interruptions, found.node_time) == (2, timedelta(0))
 
 
 def test_an_object_without_newer_fields_is_read_with_their_defaults() -> None:
@@ -105,7 +111,11 @@ def test_an_object_without_newer_fields_is_read_with_their_defaults() -> None:
         "status": {"attempt": 2},
     }
     job = TrainingJob.parse(older)
-    assert (job.spec.checkpoint.keep.last, job.spec.failure.max_failures, job.status.restarts.losses) == (3, 3, 0)
+    assert (job.spec.checkpoint.keep.last, job.spec.failure.max_failures, job.status.restarts.interruptions) == (
+        3,
+        3,
+        0,
+    )
 
 
 @pytest.mark.parametrize("raw", [{}, {"metadata": {}}, {"metadata": [], "spec": None}, {"metadata": {"name": 3}}])

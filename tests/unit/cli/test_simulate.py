@@ -76,7 +76,7 @@ def test_made_up_markets_together_and_billed() -> None:
         (("--synthetic", "--work", "two days"), '--work: "two days": must be a duration'),
         (("--synthetic", "--work", "90s"), "--work: must be whole minutes"),
         (("--synthetic", "--changeover", "20"), '--changeover: "20": must be a duration'),
-        (("--synthetic", "--loss", "1m1s"), "--loss: must be whole minutes"),
+        (("--synthetic", "--lost-work", "1m1s"), "--lost-work: must be whole minutes"),
         (("--synthetic", "--price-ratio", "-1"), '--price-ratio: "-1": must be a decimal string'),
         (("--synthetic", "--price-ratio", "0"), "--price-ratio: must be above 0"),
         (("--synthetic", "--plot", "picture.gif"), "must end in .svg or .png"),

@@ -42,7 +42,7 @@ MAYBE = st.none() | TIMES
 drains = st.builds(
     drain,
     reason=st.sampled_from(("SpotInterruption", "NodeSilent", "Suspended", "MoveRequested")),
-    kind=st.sampled_from((EndKind.LOSS, EndKind.STOPPED)),
+    kind=st.sampled_from((EndKind.INTERRUPTION, EndKind.STOPPED)),
     at=TIMES,
     deadline=TIMES,
     acknowledged_at=MAYBE,
@@ -88,7 +88,7 @@ def snapshots(draw):
         "attempt": 3,
         "decision": noted,
         "suspended_at": draw(MAYBE),
-        "restarts": {"losses": draw(st.integers(0, 2))},
+        "restarts": {"interruptions": draw(st.integers(0, 2))},
     }
     if current and draw(st.booleans()):
         fields |= {"attempt": 4, "successor": attempt(4, AttemptState.INTENDED)}
@@ -140,7 +140,7 @@ def test_a_decision_is_made_and_is_stable(given_snapshot):
     assert len(created(decision)) <= 1
     numbers = [record.number for record in after.history]
     ends = len(set(numbers) - {record.number for record in before.history})
-    assert 0 <= after.restarts.losses - before.restarts.losses <= ends
+    assert 0 <= after.restarts.interruptions - before.restarts.interruptions <= ends
     assert 0 <= after.restarts.failures - before.restarts.failures <= ends
     assert after.attempt >= before.attempt
     assert len(numbers) == len(set(numbers))
@@ -203,4 +203,4 @@ def test_a_decision_is_made_under_every_policy(given_snapshot):
     over_budget = any(one.type == "BudgetAtRisk" and one.reason == "Exceeded" for one in after.conditions)
     if over_budget and after.phase is Phase.SUSPENDED:
         assert created(decision) == []
-    assert after.restarts.losses >= before.restarts.losses
+    assert after.restarts.interruptions >= before.restarts.interruptions

@@ -94,7 +94,7 @@ def test_words_keep_their_time():
     assert again.decision.at == NOW
 
 
-def test_more_than_one_number_is_never_raised_for_one_loss():
+def test_more_than_one_number_is_never_raised_for_one_interruption():
     leaving = attempt(state=AttemptState.DRAINING, drain=drain(), fenced=True, first_step=1)
     given = job(status(leaving, successor=attempt(2, AttemptState.INTENDED)))
     assert settled(snapshot(given)).status.attempt == 2

@@ -41,7 +41,7 @@ def test_without_a_node_for_the_new_pod_all_go_to_the_next_tier():
     world.pass_time(30)
     assert tier_of(world) == "dedicated"
     assert world.trains()
-    assert world.status.restarts.losses == 1
+    assert world.status.restarts.interruptions == 1
     current = world.status.current
     assert current.members == (), "all pods are new"
 

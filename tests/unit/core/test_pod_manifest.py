@@ -86,14 +86,15 @@ def test_its_environment():
 
 def test_the_trainer_reads_what_is_written_there():
     keep = {"last": 2, "every": "24h", "best": {"count": 3, "metric": "eval/accuracy", "mode": "Max"}}
-    wanted = {"storage": {"s3": {"bucket": "runs", "prefix": "p"}}, "every": "auto", "maxLoss": "1d1h", "keep": keep}
+    storage = {"s3": {"bucket": "runs", "prefix": "p"}}
+    wanted = {"storage": storage, "every": "auto", "maxLostWork": "1d1h", "keep": keep}
     wanted |= {"uploadRate": "0.3G", "peers": True, "resume": {"from": "file:///a", "only": ["m"]}}
     found = env(trainer(build(checkpoint=wanted, trainer={**TRAINER, "nodes": 2})))
     assert found["HOLDFAST_CHECKPOINT_EVERY"] == "auto"
     assert found["HOLDFAST_CHECKPOINT_UPLOAD_RATE"] == "300000000"
     assert found["HOLDFAST_CHECKPOINT_MAX_LOSS"] == "1d1h"
     read = Environment.read({name: value for name, value in found.items() if isinstance(value, str)})
-    assert read.every == Every(auto=True, between_losses=7200.0, max_loss=90000.0)
+    assert read.every == Every(auto=True, between_interruptions=7200.0, max_lost_work=90000.0)
     assert (read.upload_rate, read.peers, read.resume_only) == (3e8, True, ("m",))
     assert (read.keep_last, read.keep_every, read.keep_best) == (2, 86400.0, 3)
     assert (read.keep_metric, read.keep_mode) == ("eval/accuracy", "Max")

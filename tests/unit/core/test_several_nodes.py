@@ -83,7 +83,7 @@ def test_if_all_blame_their_peers_the_connection_was_lost():
     world.settle()
     assert world.status.history == ()
     world.pass_time(2)
-    assert ended(world) == [("Loss", "ConnectionLost", 0)]
+    assert ended(world) == [("Interruption", "ConnectionLost", 0)]
     assert world.status.restarts.failures == 0
     assert "between" not in world.status.history[0].message, "a server of data may be what was lost"
     world.train()
@@ -96,7 +96,7 @@ def test_a_lost_node_is_replaced_alone():
     for rank in (0, 1, 3):
         world.fail(rank, "Connection reset by peer")
     world.settle()
-    assert ended(world) == [("Loss", "NodeGone", 2)]
+    assert ended(world) == [("Interruption", "NodeGone", 2)]
     assert world.status.history[0].node == lost
     assert world.created[4:] == ["vit-2-2"], "one new pod, the others wait with their memory"
     world.train()
@@ -104,14 +104,14 @@ def test_a_lost_node_is_replaced_alone():
     assert [(group.born, group.ranks) for group in current.members] == [(1, "0-1,3"), (2, "2")]
 
 
-def test_two_nodes_lost_together_are_one_loss():
+def test_two_nodes_lost_together_are_one_interruption():
     world = running()
     world.free = []  # no node yet
     world.remove(world.node_of(1))
     world.settle()
     world.remove(world.node_of(3))
     world.settle()
-    assert world.status.restarts.losses == 1
+    assert world.status.restarts.interruptions == 1
     world.free = ["n5", "n6"]
     world.settle()
     assert sorted(world.created[4:]) == ["vit-2-1", "vit-2-3"]
@@ -128,7 +128,7 @@ def test_a_notice_brings_up_one_pod_and_then_moves():
     assert world.status.current.number == 1
     assert sum(one.running for one in world.launchers.values()) == 4, "all train until then"
     world.leave()
-    assert ended(world) == [("Loss", "SpotInterruption", 2)]
+    assert ended(world) == [("Interruption", "SpotInterruption", 2)]
     assert world.status.current.number == 2
     assert world.status.phase is Phase.RUNNING
     assert world.deleted == ["vit-1-2"]
@@ -146,7 +146,7 @@ def test_a_second_notice_while_the_first_is_handled():
     world.settle()
     assert sorted(world.created[4:]) == ["vit-2-2", "vit-2-3"]
     world.leave()
-    assert world.status.restarts.losses == 1
+    assert world.status.restarts.interruptions == 1
     world.train()
 
 
@@ -214,7 +214,7 @@ def test_programs_that_hang_after_a_pod_left_without_saving_start_again(overlap)
     for _ in range(10):
         world.pass_time(30)
     assert world.trains(), "the other three pods go on with a new one"
-    assert [kind for kind, *_ in ended(world)] == ["Loss"]
+    assert [kind for kind, *_ in ended(world)] == ["Interruption"]
 
 
 def test_the_newest_pod_of_each_rank_stays_for_its_logs():

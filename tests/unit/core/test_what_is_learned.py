@@ -74,15 +74,17 @@ def test_the_first_step():
 def test_ends():
     going = nodes(node(taints=("karpenter.sh/disrupted",)))
     lost = learned(status(training()), ended(1, 137, disruption="DeletionByTaintManager"), cluster=going)["spot"]
-    assert (lost.state, lost.losses, lost.pace) == ("Lost", 1, at(1) - at(0))
+    assert (lost.state, lost.interruptions, lost.pace) == ("Lost", 1, at(1) - at(0))
     left = status(training(state=DRAINING, drain=stopped()))
     stop = learned(left, ended(1, 0, DRAINED))["spot"]
-    assert (stop.state, stop.losses) == ("Up", 0)
+    assert (stop.state, stop.interruptions) == ("Up", 0)
     broken = learned(status(attempt(state=STARTING, scheduled_at=at(-1800))), placed())["spot"]
-    assert (broken.state, broken.losses) == ("Up", 0)  # StartTimeout: no node was taken back
-    assert learned(status(FENCED))["spot"].losses == 0  # its pod is gone and its node stands: anybody may delete a pod
+    assert (broken.state, broken.interruptions) == ("Up", 0)  # StartTimeout: no node was taken back
+    assert (
+        learned(status(FENCED))["spot"].interruptions == 0
+    )  # its pod is gone and its node stands: anybody may delete a pod
     gone = nodes(without=("n1",))
-    assert learned(status(FENCED), cluster=gone)["spot"].losses == 1
+    assert learned(status(FENCED), cluster=gone)["spot"].interruptions == 1
 
 
 def test_a_tier_that_gave_no_node():

@@ -15,7 +15,7 @@ from holdfast.core.pod_manifest import build_pod
 
 FULL = {
     "storage": {"s3": {"bucket": "runs", "prefix": "p", "endpoint": "http://s3:9000", "credentialsSecret": "s3"}},
-    "maxLoss": "15m",
+    "maxLostWork": "15m",
     "uploadRate": "300M",
     "keep": {"last": 3, "every": "24h", "best": {"count": 2, "metric": "loss", "mode": "Min"}},
 }

@@ -36,9 +36,17 @@ def test_the_page_of_metrics_lists_exactly_what_there_is() -> None:
     assert told == every_metric()
 
 
-# Breaks if a loss is not counted, is counted at every later change of the status, or by the next operator again.
+# Breaks if an interruption is not counted, is counted at every later change of the status, or by the next operator
+# again.
 def test_what_a_job_lived_through_is_counted_once() -> None:
-    lost = {"number": 1, "tier": "v100", "kind": "Loss", "reason": "NodeGone", "scheduledAt": AT, "raisedAt": AT}
+    lost = {
+        "number": 1,
+        "tier": "v100",
+        "kind": "Interruption",
+        "reason": "NodeGone",
+        "scheduledAt": AT,
+        "raisedAt": AT,
+    }
     after = job_with_everything(version=2)
     after["status"]["history"] = [{**lost, "endedAt": AT, "stepsLost": 0, "recovery": {"restore": "7s"}}]
     after["status"]["ledger"] |= {

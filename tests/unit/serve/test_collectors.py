@@ -33,7 +33,7 @@ def test_the_figures_of_a_job() -> None:
             attempt=3,
             progress={"step": 50, "loss": "2.5", "secondsPerStep": "0.25", "updatedAt": "2026-11-21T11:59:00Z"},
             checkpoint={"step": 40, "uri": "s3://b/p", "committedAt": "2026-11-21T11:58:00Z"},
-            restarts={"losses": 2, "failures": 1},
+            restarts={"interruptions": 2, "failures": 1},
             ledger={
                 "stepsLost": 9,
                 "secondsLost": "1m5s",

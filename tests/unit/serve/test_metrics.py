@@ -19,7 +19,7 @@ def record(number: int, reason: str = "SpotInterruption", recovery: Recovery | N
     return AttemptRecord(
         number=number,
         tier="spot",
-        kind=EndKind.LOSS,
+        kind=EndKind.INTERRUPTION,
         reason=reason,
         raised_at=at(-900),
         scheduled_at=at(-800),
@@ -71,7 +71,7 @@ def test_the_operators_own_series() -> None:
 
 
 SPENT = Recovery(notice=timedelta(seconds=2), acquire=timedelta(minutes=10))
-# A loss; what it took is known; the next loss.
+# An interruption; what it took is known; the next interruption.
 LIFE = (
     lived(),
     lived(record(1)),
@@ -98,7 +98,7 @@ def test_moves_and_recoveries_of_all_jobs() -> None:
     assert "xx" not in text
 
 
-# Breaks if the first loss of a reason after a restart is not counted by `increase`, or series come without end.
+# Breaks if the first interruption of a reason after a restart is not counted by `increase`, or series come without end.
 def test_what_is_rare_begins_at_zero_and_is_bounded() -> None:
     lines = generate_latest(Metrics().registry).decode().splitlines()
     moves = [line for line in lines if line.startswith("holdfast_moves_total{")]

@@ -154,7 +154,7 @@ def test_times_are_the_operators_and_of_the_first_and_the_last_growth(desk: Desk
 
 
 def test_the_step_that_was_restored_is_not_a_step_of_its_own() -> None:
-    """Breaks if a loss is settled, or an attempt counted as fruitful, before it has trained at all."""
+    """Breaks if an interruption is settled, or an attempt counted as fruitful, before it has trained at all."""
     desk = Desk()
     desk.say(state="starting", step=20, resumedFrom={"step": 20, "uri": "u"})
     assert (desk.report.step, desk.report.first_step, desk.report.first_step_at) == (20, None, None)

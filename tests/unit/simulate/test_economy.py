@@ -60,9 +60,9 @@ def test_late_is_late():
 
 
 @pytest.mark.parametrize(("lost", "finished"), [(0, 4200), (300, 4500), (600, 4800), (9000, 4800)])
-def test_a_loss_costs_work_but_never_more_than_was_done_there(lost, finished):
+def test_an_interruption_costs_work_but_never_more_than_was_done_there(lost, finished):
     outcome = run(plan("spot-0", "spot-0", "spot-0", None, "dedicated"), [trace("11")], small(lost=lost, work=2400))
-    assert (outcome.losses, outcome.finished) == (1, finished + 600)
+    assert (outcome.interruptions, outcome.finished) == (1, finished + 600)
 
 
 def test_the_work_of_several_steps_can_be_lost():
@@ -136,12 +136,12 @@ MARKETS = st.lists(st.one_of(SNIPERS, SIRENS, COMBS, WEATHER, RANDOM), min_size=
 
 
 @st.composite
-def promises(draw, losses):
+def promises(draw, interruptions):
     """A job that would finish in time on dedicated alone, at the worst changeover."""
     worst = draw(st.sampled_from([0, 60, 600, 1200, 1500, 2400]))
     real = draw(st.lists(st.floats(0, 1), min_size=1, max_size=7))  # every changeover is at most the worst
     real = draw(st.sampled_from([[1.0], real]))
-    lost = draw(losses)
+    lost = draw(interruptions)
     work = draw(st.sampled_from([600.0, 5 * HOUR, 48 * HOUR]) | st.floats(60, 20 * HOUR))
     markets = draw(MARKETS)
     speeds = tuple(draw(st.sampled_from([1.0, 1.0, 1.0, 0.5, 2.0])) for _ in markets)
@@ -194,13 +194,13 @@ def test_no_market_makes_a_job_late(promise):
 
 @given(promises(st.sampled_from([60.0, 600.0, 1800.0])))
 @settings(max_examples=150)
-def test_no_market_makes_a_job_late_if_every_loss_costs_work(promise):
+def test_no_market_makes_a_job_late_if_every_interruption_costs_work(promise):
     setting, markets = promise
     assert run(deadline, [market() for market in markets], setting).late <= 1e-6
 
 
 def test_the_hostile_markets_are_hostile():
-    """A rule that does not know of losses of work is late: so the property above can fail."""
+    """A rule that does not know of interruptions of work is late: so the property above can fail."""
     setting = Setting(48 * HOUR, 49 * HOUR, 600, lost=600, at_risk=0)
     assert run(deadline, [sniper(600, 3)], setting).missed
     setting = Setting(48 * HOUR, 49 * HOUR, 2400, typical=600)

@@ -67,7 +67,9 @@ def text(samples: str) -> Trace:
 
 
 @given(windows())
-@example(Window([text("1111")], 0, work=6, deadline=8, changeover=1, lost=1))  # the job must leave just before the loss
+@example(
+    Window([text("1111")], 0, work=6, deadline=8, changeover=1, lost=1)
+)  # the job must leave just before the interruption
 @example(Window([text("10111111")], 0, work=3, deadline=8, changeover=2))  # a changeover does not outlive an outage
 @example(Window([text("1111")], 0, work=3, deadline=4, changeover=1, lost=1))  # done as Spot goes
 @settings(max_examples=300)

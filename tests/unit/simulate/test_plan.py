@@ -65,7 +65,7 @@ def test_alone_on_one_tier_it_takes_and_costs_the_sum_of_its_durations() -> None
     assert found.took == TOOK.acquire + took
     assert found.cost == pytest.approx(3 * Decimal(took / HOUR), abs=Decimal("0.001"))
     assert found.hours == {"dedicated": pytest.approx(took / HOUR, abs=1e-3)}
-    assert found.losses == 0
+    assert found.interruptions == 0
 
 
 # Breaks if the plan decides, draws or bills otherwise than a replay of the same job on the same nodes.
@@ -73,7 +73,7 @@ def test_alone_on_one_tier_it_takes_and_costs_the_sum_of_its_durations() -> None
 def test_a_run_is_the_replay_of_the_job_on_the_drawn_market(policy: Any) -> None:
     way = Way(policy, 14 * HOUR if policy == "Deadline" else None)
     found = [run(plan(), way, number) for number in range(3)]
-    assert sum(one.losses for one in found) > 0
+    assert sum(one.interruptions for one in found) > 0
     for number, one in enumerate(found):
         anew = job(policy=policy, **({"deadline": "2026-01-01T14:00:00Z"} if way.deadline else {}))
         clean = anew.spec.model_copy(update={"suspend": False, "active_deadline": None})
@@ -86,10 +86,10 @@ def test_a_run_is_the_replay_of_the_job_on_the_drawn_market(policy: Any) -> None
 
 
 # Breaks if a node that is left in time after its notice does not count as taken.
-def test_a_loss_counts_whether_or_not_the_notice_was_long_enough() -> None:
+def test_an_interruption_counts_whether_or_not_the_notice_was_long_enough() -> None:
     gone = Trace("zone", 600, bytes([1, 1, 1, 1, 0, 0]))
     late, early = (run(plan(Market(traces=(gone,), notice=one)), Way("Ordered"), 0) for one in (SECOND, 5 * MINUTE))
-    assert late.losses > 0 and early.losses > 0
+    assert late.interruptions > 0 and early.interruptions > 0
     assert early.took < late.took, "nothing is trained again"
 
 
@@ -169,7 +169,7 @@ def test_rows_show_the_middle_the_tail_and_what_is_late_or_too_expensive() -> No
     draws = [Draw(hours * HOUR, Decimal(hours), hours % 2, {"spot": hours}) for hours in range(1, 21)]
     row = summarize(Way("Ordered"), [*draws[::-1]], deadline=15 * HOUR, budget=Decimal(18))
     assert (row.finish, row.finish_p95, row.cost, row.cost_p95) == (11 * HOUR, 19 * HOUR, 11, 19)
-    assert (row.losses, row.late, row.over_budget, row.hours) == (0.5, 0.25, 0.1, {"spot": 10.5})
+    assert (row.interruptions, row.late, row.over_budget, row.hours) == (0.5, 0.25, 0.1, {"spot": 10.5})
 
 
 def test_a_lease_is_cheaper_from_some_hours_of_the_month_on() -> None:

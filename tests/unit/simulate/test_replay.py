@@ -70,13 +70,13 @@ def test_an_undisturbed_job_takes_the_sum_of_its_durations() -> None:
     assert status.ledger.spent == Decimal("1.0117"), "an hour and 42 s, from the node to the end of the pod"
 
 
-# Breaks if work that a loss takes is not done again, or more than was not saved.
+# Breaks if work that an interruption takes is not done again, or more than was not saved.
 def test_a_node_that_goes_without_notice_takes_the_steps_since_the_last_commit() -> None:
     world = replay(job(), Schedule([spot(up(0, 11.5)), DEDICATED], every=60), BOTH)
     lost, rest = trained(world.status)
     assert (lost.reason, lost.last_step, lost.steps_lost) == ("NodeGone", 650, 50)
     assert (rest.tier, rest.resumed_step, rest.first_step) == ("dedicated", 600, 601)
-    assert world.losses == 1
+    assert world.interruptions == 1
     assert billed(world) == pytest.approx(world.status.ledger.spent, abs=Decimal("0.0001"))
 
 
@@ -84,14 +84,14 @@ def test_a_node_that_goes_without_notice_takes_the_steps_since_the_last_commit()
 def test_with_a_notice_nothing_is_lost_and_the_next_attempt_waits_at_the_fence() -> None:
     world = replay(job(), Schedule([spot(up(0, 12, notice=120)), DEDICATED], every=60), BOTH)
     left, rest = trained(world.status)
-    assert (left.kind, left.reason, left.steps_lost) == (EndKind.LOSS, "SpotInterruption", 0)
+    assert (left.kind, left.reason, left.steps_lost) == (EndKind.INTERRUPTION, "SpotInterruption", 0)
     assert rest.resumed_step == left.last_step
     assert rest.started_at is not None and rest.started_at < left.ended_at < BEGIN + 12 * MINUTE
     assert left.recovery is not None and left.recovery.restore + left.recovery.notice < 20 * SECOND
     assert billed(world) == pytest.approx(world.status.ledger.spent, abs=Decimal("0.0001"))
 
 
-def test_a_notice_too_short_for_the_save_is_a_loss_to_the_last_commit() -> None:
+def test_a_notice_too_short_for_the_save_is_an_interruption_to_the_last_commit() -> None:
     slow = {**BOTH, "spot": replace(TOOK, save=50 * SECOND)}
     status = replay(job(), Schedule([spot(up(0, 12, notice=20)), DEDICATED], every=60), slow).status
     lost, rest = trained(status)

@@ -82,7 +82,7 @@ def test_zones_together_never_raise_the_optimum() -> None:
         ({"windows": 0}, "windows: must be 1 or more; got 0"),
         ({"work": timedelta(0)}, "work: must be whole minutes, 1 or more; got 0:00:00"),
         ({"changeover": timedelta(seconds=90)}, "changeover: must be whole minutes, 0 or more; got 0:01:30"),
-        ({"loss": timedelta(minutes=-1)}, "loss: must be whole minutes"),
+        ({"lost_work": timedelta(minutes=-1)}, "lost_work: must be whole minutes"),
         ({"work": timedelta(minutes=60, milliseconds=500)}, "work: must be whole minutes"),
         ({"loads": (0.6, 0.99)}, "loads: 0.99 leaves no time for one changeover"),
         ({"work": timedelta(days=3650)}, "work: a job would take"),
@@ -115,5 +115,5 @@ def test_summaries() -> None:
 def test_the_terms_in_words() -> None:
     terms = "12h of work, dedicated at 3 times the price of spot, changeovers of 20m"
     assert STUDY.terms == terms
-    more = replace(STUDY, loss=timedelta(minutes=10), billed=True)
-    assert more.terms == f"{terms}, losses of 10m of work, watching billed"
+    more = replace(STUDY, lost_work=timedelta(minutes=10), billed=True)
+    assert more.terms == f"{terms}, interruptions that cost 10m of work, watching billed"

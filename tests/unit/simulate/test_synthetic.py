@@ -99,7 +99,7 @@ def test_the_markets_of_a_study_without_traces():
     assert made_up(1) == apart != made_up(2)
 
 
-# Breaks if the losses that a plan is told are not those that its markets have.
+# Breaks if the interruptions that a plan is told are not those that its markets have.
 @pytest.mark.parametrize(("up", "out"), [(12 * 3600, 3600), (1800, 7200), (48 * 3600, 1200)])
 def test_endless_markets_have_the_means_that_their_weights_were_found_for(up, out):
     climate = Climate(weight_of(up), weight_of(out))

@@ -28,14 +28,14 @@ def run(setting: Setting = SETTING, *markets: Trace | Market, policy: str = "dea
 @pytest.mark.parametrize("policy", trial.OWN)
 def test_where_there_is_nothing_to_choose_the_world_costs_what_the_economy_does(policy: str) -> None:
     outcome = run(SETTING, UP, policy=policy)
-    assert (outcome.cost, outcome.moves, outcome.losses) == (pytest.approx(24 + 1 / 3, abs=1e-4), 1, 0)
+    assert (outcome.cost, outcome.moves, outcome.interruptions) == (pytest.approx(24 + 1 / 3, abs=1e-4), 1, 0)
 
 
-def test_losses_cost_the_work_that_the_setting_says() -> None:
+def test_interruptions_cost_the_work_that_the_setting_says() -> None:
     lossy = replace(SETTING, lost=600.0)
     trace = comb(400, 12, 3)
     mild, hard = run(SETTING, trace), run(lossy, trace)
-    assert mild.losses and hard.cost > mild.cost
+    assert mild.interruptions and hard.cost > mild.cost
     assert not (mild.missed or hard.missed)
 
 

@@ -44,7 +44,7 @@ def test_when_to_save() -> None:
         HOLDFAST_CHECKPOINT_MAX_LOSS="15m",
         HOLDFAST_SECONDS_BETWEEN_LOSSES="7200",
     )
-    assert found.every == Every(auto=True, between_losses=7200.0, max_loss=900.0)
+    assert found.every == Every(auto=True, between_interruptions=7200.0, max_lost_work=900.0)
     assert environment("s3://b/p").every == Every(steps=1000000)
     assert environment("s3://b/p", HOLDFAST_CHECKPOINT_EVERY="").every == Every(auto=True)
 

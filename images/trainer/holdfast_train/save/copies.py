@@ -135,7 +135,7 @@ class CopySender:
         elif not is_kept and before is not False:
             say(
                 f"{self._links.to[0]} does not keep the copy of the state of rank {self._rank} ({size}, after "
-                f"{seconds:.1f} s): {why}. The loss of this node would cost the steps since the newest commit"
+                f"{seconds:.1f} s): {why}. Losing this node would cost the steps since the newest commit"
             )
         return is_kept
 

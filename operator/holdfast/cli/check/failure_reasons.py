@@ -23,7 +23,7 @@ FAILURES: Final = frozenset(
      EndReason.OUT_OF_MEMORY, EndReason.STALLED, "UserException", "RunNotEnded", "Unknown")
 ) - STORAGE_BROKEN  # fmt: skip
 _FINAL: Final = frozenset(one.reason for one in _ERRORS if one.outcome == "misconfigured") - FAILURES
-_LOSSES: Final = (
+_INTERRUPTIONS: Final = (
     frozenset(EndReason) | NODE_SIGNS | NOTICE_REASONS | KUBELET_REASONS | STORAGE_BROKEN | {"Signal9"}
 ) - FAILURES
 _SIGNAL: Final = re.compile(r"Signal([1-9]|[1-5][0-9]|6[0-4])")
@@ -34,13 +34,13 @@ def check_reasons(failure: Failure, report: Report) -> None:
     """Warn of each reason in a rule that no failure has."""
     for number, rule in enumerate(failure.failure_rules):
         for reason in rule.reasons:
-            if reason not in FAILURES and (reason in _LOSSES or not _SIGNAL.fullmatch(reason)):
+            if reason not in FAILURES and (reason in _INTERRUPTIONS or not _SIGNAL.fullmatch(reason)):
                 report.warn(f"spec.failure.rules[{number}].reasons", f"{reason}: {_why(reason)}")
 
 
 def _why(reason: str) -> str:
-    if reason in _LOSSES:
-        return "such an end is a loss or a stop, and rules judge failures only: this never fits"
+    if reason in _INTERRUPTIONS:
+        return "such an end is an interruption or a stop, and rules judge failures only: this never fits"
     if reason in _FINAL:
         return "another start would fail in the same way, so it ends the job, whatever a rule says"
     close = get_close_matches(reason, FAILURES, 1) or [_OTHER_WORDS.get(reason.lower(), "")]

@@ -17,9 +17,10 @@ class Blow(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One loss: of the node of this rank. `title` and `after` are for people.
+    """One interruption: of the node of this rank. `title` and `after` are for people.
 
-    With `slack` the deadline moves too: to `slack` after the time at which the work would be done without more losses.
+    With `slack` the deadline moves too: to `slack` after the time at which the work would be done without more
+    interruptions.
     """
 
     blow: Blow

@@ -68,7 +68,7 @@ def _nothing_lost(job: TrainingJob, script: Script) -> list[Check]:
 
 
 def _pods_kept(job: TrainingJob, script: Script, pods: Collection[str]) -> list[Check]:
-    """With several nodes, each loss costs one pod, and no other pod is replaced."""
+    """With several nodes, each interruption costs one pod, and no other pod is replaced."""
     nodes, name = job.spec.trainer.nodes, job.metadata.name
     if nodes == 1:
         return []

@@ -111,7 +111,7 @@ def plan_command(manifest: dict[str, Any], pace: str) -> list[str]:
         *("holdfast", "plan", JOB, "--from-probe", PROBE, "--deadline", f"{minutes}m"),
         *(part for name in others for part in ("--pace", f"{name}={pace}")),
         *(part for name in slow for part in ("--without", name)),
-        *("--losses", "480/day", "--out", "1m", "--acquire", "1s", "--save", "2s", "--restore", "1s"),
+        *("--interruptions", "480/day", "--out", "1m", "--acquire", "1s", "--save", "2s", "--restore", "1s"),
         *("--notice", f"{NOTICE.seconds}s"),
     ]
 

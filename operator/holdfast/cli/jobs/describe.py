@@ -30,7 +30,7 @@ from holdfast.cli.storage.options import Endpoint
 from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.console import console
 from holdfast.cli.terminal.output import Output, write
-from holdfast.core.books.history import has_unsettled_loss
+from holdfast.core.books.history import has_unsettled_interruption
 from holdfast.core.books.ledger import counts_steps
 from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_TURN
 from holdfast.core.status.staging import REASON as STAGING
@@ -322,11 +322,12 @@ def totals(job: TrainingJob) -> str:
     seconds = ledger.seconds_lost.total_seconds()
     known = counts_steps(job.status)
     twice = f"{formats.count(ledger.steps_lost)} steps done twice" if known else "steps done twice are not known"
-    if known and has_unsettled_loss(job.status.history):
-        twice += " before the last loss"
+    if known and has_unsettled_interruption(job.status.history):
+        twice += " before the last interruption"
     lost = f"{twice}, {seconds:.1f}s without training"
-    losses = "1 loss" if restarts.losses == 1 else f"{restarts.losses} losses"
-    return f"{losses} ({restarts.infrastructure} of them infrastructure), {failures}; {lost}"
+    count = restarts.interruptions
+    interruptions = "1 interruption" if count == 1 else f"{count} interruptions"
+    return f"{interruptions} ({restarts.infrastructure} of them infrastructure), {failures}; {lost}"
 
 
 def _conditions(job: TrainingJob, now: datetime) -> RenderableType | None:

@@ -51,7 +51,7 @@ STAGE_WORDS = {
 }
 END_WORDS = {End.FAILED: "failed", End.LOST: "lost", End.COMPLETE: "complete", End.STOPPED: "moved or stopped"}
 _END_STYLES = {End.FAILED: "bold red", End.LOST: "bold yellow", End.COMPLETE: "bold green", End.STOPPED: "bold"}
-_END_OF = {EndKind.LOSS: End.LOST, EndKind.COMPLETED: End.COMPLETE, EndKind.STOPPED: End.STOPPED}
+_END_OF = {EndKind.INTERRUPTION: End.LOST, EndKind.COMPLETED: End.COMPLETE, EndKind.STOPPED: End.STOPPED}
 _STEPS = tuple(
     timedelta(seconds=seconds)
     for seconds in (

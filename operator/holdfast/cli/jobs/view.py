@@ -36,7 +36,7 @@ _PHASE_STYLES = {
     Phase.COMPLETED: "bold green",
     Phase.FAILED: "bold red",
 }
-_END_STYLES = {EndKind.COMPLETED: "green", EndKind.LOSS: "yellow", EndKind.STOPPED: "dim"}
+_END_STYLES = {EndKind.COMPLETED: "green", EndKind.INTERRUPTION: "yellow", EndKind.STOPPED: "dim"}
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ COLUMNS = (
     Column("EXPECTED", rank=6, right=True),
     Column("SAVED", rank=7, right=True),
     Column("SLACK", rank=3),
-    Column("LOSSES", rank=8, right=True),
+    Column("INTERRUPTIONS", rank=8, right=True),
     Column("LOSS", rank=11, right=True),
     Column("ATTEMPT", rank=12, right=True),
     Column("NODE", rank=10),
@@ -153,7 +153,7 @@ def _row(job: TrainingJob, now: datetime) -> list[Text]:
         formats.NOTHING if cost is None else formats.money(cost),
         formats.NOTHING if saved is None else formats.money(saved),
         slack_text(status.forecast),
-        str(status.restarts.losses),
+        str(status.restarts.interruptions),
         loss_text(status.progress.loss),
         attempt_number(job),
         status.node or formats.NOTHING,

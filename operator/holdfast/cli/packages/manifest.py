@@ -67,7 +67,8 @@ def lasting_places(job: TrainingJob) -> list[str]:
 def package_job(job: TrainingJob, tiers: Sequence[Tier], wish: Wish, now: datetime) -> dict[str, Any]:
     """The manifest. `tiers`: those of `job`; those of kind CPU come first, for packaging uses no accelerator.
 
-    It is an ordinary job with a prefix of its own for what Holdfast writes about it: after a loss it begins anew.
+    It is an ordinary job with a prefix of its own for what Holdfast writes about it: after an interruption it begins
+    again.
     """
     spec, name = job.spec.to_object(), job_name(job.metadata.name)
     trainer: dict[str, Any] = {key: spec["trainer"][key] for key in _KEPT if key in spec["trainer"]}

@@ -99,10 +99,10 @@ def job_figures(inputs: JobInputs) -> list[Figure]:
     found.append(Figure("Attempt", view.attempt_number(job), where))
     lost = (
         f"{formats.count(ledger.steps_lost)} steps done twice"
-        if status.restarts.losses and counts_steps(status)
+        if status.restarts.interruptions and counts_steps(status)
         else ""
     )
-    found.append(Figure("Interruptions", formats.count(status.restarts.losses), lost))
+    found.append(Figure("Interruptions", formats.count(status.restarts.interruptions), lost))
     if saved:
         found.append(Figure("Checkpoint", f"step {formats.count(saved.step)}", formats.ago(saved.committed_at, now)))
     if (goodput := formats.number(ledger.goodput)) is not None:

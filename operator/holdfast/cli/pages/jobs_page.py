@@ -44,7 +44,7 @@ class JobRow:
     expected: Decimal | None
     slack: timedelta | None
     late: timedelta | None
-    losses: int
+    interruptions: int
     created: datetime | None
 
     @classmethod
@@ -66,7 +66,7 @@ class JobRow:
             expected=forecast.cost,
             slack=None if final else forecast.slack,
             late=None if final else forecast.late,
-            losses=status.restarts.losses,
+            interruptions=status.restarts.interruptions,
             created=meta.creation_timestamp,
         )
 
@@ -129,7 +129,13 @@ COLUMNS: Final = (
     Column("cost", "Cost", lambda row: row.spent, number=True, about="spent so far"),
     Column("expected", "Expected", lambda row: row.expected, number=True, about="cost of the whole job"),
     Column("slack", "Slack", _room, number=True, about="time that may be lost before the deadline is at risk"),
-    Column("losses", "Losses", lambda row: row.losses, number=True, about="attempts that lost their node"),
+    Column(
+        "interruptions",
+        "Interruptions",
+        lambda row: row.interruptions,
+        number=True,
+        about="attempts that lost their node",
+    ),
     Column("age", "Age", lambda row: row.created or _EPOCH, number=True),
 )
 NAMESPACE: Final = Column("namespace", "Namespace", lambda row: (row.namespace, row.name))
@@ -222,7 +228,7 @@ def _head(jobs: Jobs) -> str:
         ("jobs", formats.count(len(jobs.rows))),
         ("spent", formats.money(spent)),
         ("expected in the end", formats.money(expected)),
-        ("losses", formats.count(sum(row.losses for row in jobs.rows))),
+        ("interruptions", formats.count(sum(row.interruptions for row in jobs.rows))),
         ("late", formats.count(late)),
     ]
     figures = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in totals)
@@ -308,7 +314,7 @@ def _row(row: JobRow, *, namespaces: bool) -> str:
         _number(formats.money(row.spent)),
         _number(formats.NOTHING if row.expected is None else formats.money(row.expected)),
         _number(_slack(row)),
-        _number(str(row.losses)),
+        _number(str(row.interruptions)),
         _number(clock.age(row.created)),
     ]
     if namespaces:

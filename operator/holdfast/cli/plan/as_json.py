@@ -35,7 +35,7 @@ def _way(row: Row) -> dict[str, Any]:
         "draws": row.draws,
         "finish": {"median": _seconds(row.finish), "p95": _seconds(row.finish_p95)},
         "cost": {"median": _money(row.cost), "p95": _money(row.cost_p95)},
-        "losses": round(row.losses, 3),
+        "interruptions": round(row.interruptions, 3),
         "late": row.late,
         "overBudget": row.over_budget,
         "nodeHours": {name: round(hours, 3) for name, hours in row.hours.items()},

@@ -93,7 +93,7 @@ def plan(
     deadline: Deadlines = None,
     policy: Policies = None,
     pace: Annotated[Several, _by_tier("Time of one step, such as v100=12s.", "DURATION")] = None,
-    losses: Annotated[Several, _by_tier("How often Spot is lost, such as 2/day; 0 for never.", "RATE")] = None,
+    interruptions: Annotated[Several, _by_tier("How often Spot is lost, such as 2/day; 0 for never.", "RATE")] = None,
     out: Annotated[Several, _by_tier("For how long Spot is then out, on average.", "DURATION")] = None,
     traces: Annotated[Several, _by_tier("Recorded Spot markets, as for simulate.", "PATH")] = None,
     start: Annotated[Several, _by_tier("Time from a node to training.", "DURATION")] = None,
@@ -124,7 +124,7 @@ def plan(
     \b
     Examples:
       holdfast plan examples/plan.yaml --deadline 8d --deadline 12d
-      holdfast plan examples/plan.yaml --losses spot-v100=2/day --month v100=1100
+      holdfast plan examples/plan.yaml --interruptions spot-v100=2/day --month v100=1100
       holdfast plan examples/plan.yaml --html plan.html
     """
     _refuse_both("--from-probe", "--from", from_probe and like)
@@ -133,7 +133,7 @@ def plan(
     if like or cluster:
         given = ask_cluster(given, Target(kubeconfig, namespace), like=like)
     known = read_probe(from_probe) if from_probe else given.like
-    by_tier = ByTier(pace or [], losses or [], out or [], start or [], acquire or [], traces or [], month or [])
+    by_tier = ByTier(pace or [], interruptions or [], out or [], start or [], acquire or [], traces or [], month or [])
     texts = {"restore": restore, "save": save, "notice": notice}
     spans = {name: duration(f"--{name}", text) for name, text in texts.items() if text is not None}
     numbers = {"draws": draws, "seed": seed} | ({"nodes": nodes} if nodes else {})

@@ -22,7 +22,7 @@ from holdfast.simulate.traces import Trace
 
 ASSUMED: Final = Assumptions()
 USUAL: Final = timedelta(seconds=mean_spell(Climate().up))  # a spell of generated markets, up or out
-ENOUGH_LOSSES: Final = 3  # a tier's lifetime follows from losses once there are so many
+ENOUGH_INTERRUPTIONS: Final = 3  # a tier's lifetime follows from interruptions once there are so many
 AUTO: Final = timedelta(minutes=10)  # what `every: auto` usually comes to; see holdfast_train.save.interval
 TICK: Final = timedelta(microseconds=1)
 SECOND: Final = timedelta(seconds=1)
@@ -33,7 +33,7 @@ class Wishes:
     """What the options say. Mappings are by tier; None: not said."""
 
     pace: Mapping[str, timedelta] = field(default_factory=dict)
-    losses: Mapping[str, timedelta | None] = field(default_factory=dict)
+    interruptions: Mapping[str, timedelta | None] = field(default_factory=dict)
     out: Mapping[str, timedelta] = field(default_factory=dict)
     start: Mapping[str, timedelta] = field(default_factory=dict)
     acquire: Mapping[str, timedelta] = field(default_factory=dict)
@@ -253,15 +253,15 @@ class _Preparation:
         return found
 
     def _market(self, tier: str) -> Market:
-        """How the Spot tier comes and goes. With several nodes, the loss of one stops all."""
+        """How the Spot tier comes and goes. With several nodes, losing one stops all."""
         wishes, nodes = self.wishes, self.job.spec.trainer.nodes
-        notice = self._wish("notice before a loss", "--notice", wishes.notice, tier)
+        notice = self._wish("notice before an interruption", "--notice", wishes.notice, tier)
         if tier in wishes.traces:
             names = ", ".join(trace.name for trace in wishes.traces[tier])
             self._note("market", tier, f"{len(wishes.traces[tier])} recorded", f"--traces: {names}")
             return Market(traces=wishes.traces[tier], notice=notice)
-        if tier in wishes.losses:
-            up, source = wishes.losses[tier], "--losses"
+        if tier in wishes.interruptions:
+            up, source = wishes.interruptions[tier], "--interruptions"
         elif (seen := self._lifetime(tier)) is not None:
             up, source = seen
         else:
@@ -276,12 +276,12 @@ class _Preparation:
         return Market(Climate(weight_of(together.total_seconds()), weight_of(out.total_seconds())), notice=notice)
 
     def _lifetime(self, tier: str) -> tuple[timedelta, str] | None:
-        """The mean time between two losses of a node, as counted; None if too few were."""
+        """The mean time between two interruptions of a node, as counted; None if too few were."""
         known = ((self.measured.get(tier), self.measurer), (self.shared.get(tier), "status of the CapacityProfile"))
         for one, source in known:
-            if one and one.losses >= ENOUGH_LOSSES and one.node_time:
-                mean = min(max(one.node_time / one.losses, timedelta(minutes=1)), timedelta(days=15))
-                return mean, f"{one.losses} losses in {span(one.node_time)} of node time, {source}"
+            if one and one.interruptions >= ENOUGH_INTERRUPTIONS and one.node_time:
+                mean = min(max(one.node_time / one.interruptions, timedelta(minutes=1)), timedelta(days=15))
+                return mean, f"{one.interruptions} interruptions in {span(one.node_time)} of node time, {source}"
         return None
 
     def _saving(self) -> tuple[int, timedelta]:
@@ -294,13 +294,13 @@ class _Preparation:
             source = "spec.checkpoint.every"
         else:
             period, source = AUTO, ""
-        if checkpoint.max_loss is not None and checkpoint.max_loss < period:
-            period, source = checkpoint.max_loss, "spec.checkpoint.maxLoss"
+        if checkpoint.max_lost_work is not None and checkpoint.max_lost_work < period:
+            period, source = checkpoint.max_lost_work, "spec.checkpoint.maxLostWork"
         self._note("saves every", "", _short(period), source)
         return 0, period
 
     def _known_profile(self) -> CapacityProfile | None:
-        """The profile with what it knows for good: times, losses, and whether an autoscaler brings the nodes."""
+        """The profile with what it knows for good: times, interruptions, and whether an autoscaler brings the nodes."""
         if self.profile is None:
             return None
         known = tuple(
@@ -309,7 +309,7 @@ class _Preparation:
                 observation=one.observation,
                 acquire=one.acquire,
                 start=one.start,
-                losses=one.losses,
+                interruptions=one.interruptions,
                 node_time=one.node_time,
             )
             for one in self.shared.values()

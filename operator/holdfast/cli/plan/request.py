@@ -26,7 +26,7 @@ class ByTier:
     """The options whose values may differ by tier, as typed."""
 
     pace: Sequence[str] = ()
-    losses: Sequence[str] = ()
+    interruptions: Sequence[str] = ()
     out: Sequence[str] = ()
     start: Sequence[str] = ()
     acquire: Sequence[str] = ()
@@ -38,7 +38,7 @@ class ByTier:
         names, spots = [tier.name for tier in tiers], [tier.name for tier in tiers if tier.kind == "Spot"]
         return Wishes(
             pace=values.by_tier("--pace", self.pace, names, values.pace),
-            losses=values.by_tier("--losses", self.losses, spots, values.rate),
+            interruptions=values.by_tier("--interruptions", self.interruptions, spots, values.rate),
             out=values.by_tier("--out", self.out, spots, values.out),
             start=values.by_tier("--start", self.start, names, parse_duration),
             acquire=values.by_tier("--acquire", self.acquire, names, parse_duration),

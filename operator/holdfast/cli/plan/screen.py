@@ -22,7 +22,7 @@ COLUMNS = (
     Column("P95", rank=5, right=True),
     Column("COST", right=True),
     Column("P95", rank=4, right=True),
-    Column("LOSSES", rank=2, right=True),
+    Column("INTERRUPTIONS", rank=2, right=True),
     Column("LATE", rank=1, right=True),
 )
 OVER = Column("OVER BUDGET", rank=1, right=True)
@@ -101,7 +101,7 @@ def _line(row: Row) -> tuple[str, ...]:
         _time(row.finish_p95) if row.draws > 1 else formats.NOTHING,
         _money(row.cost),
         _money(row.cost_p95) if row.draws > 1 else formats.NOTHING,
-        f"{row.losses:.1f}",
+        f"{row.interruptions:.1f}",
         _share(row.late),
         _share(row.over_budget),
     )

@@ -49,7 +49,8 @@ def pace(text: str) -> timedelta:
 
 
 def rate(text: str) -> timedelta | None:
-    """The mean time between two losses from how often they come, such as 2/day; None for 0. Raises ScalarError."""
+    """The mean time between two interruptions from how often they come, such as 2/day; None for 0. Raises
+    ScalarError."""
     if text == "0":
         return None
     if (match := _RATE.fullmatch(text)) is None:

@@ -120,7 +120,7 @@ def _tier(found: Reasons, view: TierView, made: Figures) -> dict[str, Any]:
         "acquireSeconds": {**_pair(made.acquire, made.worst_acquire), "measured": made.acquire_measured},
         "startSeconds": {**_pair(made.start, made.worst_start), "measured": made.start_measured},
         "changeoverSeconds": {"typical": view.changeover, "worst": view.worst_changeover},
-        "losses": made.losses,
+        "interruptions": made.interruptions,
         "nodeTimeSeconds": _span(made.node_time),
         "lifeSeconds": _seconds(view.lifetime),
     }

@@ -119,7 +119,7 @@ def _work(found: Reasons) -> list[tuple[str, Text]]:
             left = f"{_span(view.work)}: {left}, {_pace(work.pace)} each on {work.reference}"
     rows = [("work left", Text(left))]
     if view.work < inf:
-        rows.append(("a loss can cost", Text(f"{_span(view.at_risk)} of work, and a changeover")))
+        rows.append(("work at risk", Text(f"{_span(view.at_risk)}, and a changeover")))
     if view.changing:
         rows.append(("on its way", Text(f"{_span(view.changing)} at most to the first step here")))
     return rows
@@ -175,15 +175,14 @@ def _with_legend(table: tuple[Fitting, Text]) -> RenderableType | None:
 
 
 def worth(found: Reasons) -> tuple[Fitting, Text]:
-    """Price, speed, losses, and the expected cost of an hour's work; with the legend."""
+    """Price, speed, interruptions, and the expected cost of an hour's work; with the legend."""
     columns = (
         Column("TIER", loose=True),
         Column("KIND"),
         Column("PRICE", right=True),
         Column("SPEED", right=True),
         Column("STEP", right=True),
-        Column("LOSSES", right=True),
-        Column("IN", right=True),
+        Column("INTERRUPTIONS", right=True),
         Column("LIFE", right=True),
         Column("HOUR OF\nWORK", right=True),
     )
@@ -197,8 +196,7 @@ def worth(found: Reasons) -> tuple[Fitting, Text]:
                 Text(formats.NOTHING if view.price is None else formats.money(view.price)),
                 Text(f"{'' if made.pace else ASSUMED}{view.speed:.2f}"),
                 Text(_pace(made.pace) if made.pace else formats.NOTHING),
-                Text(str(made.losses)),
-                Text(formats.span(made.node_time)),
+                Text(f"{made.interruptions} in {formats.span(made.node_time)}"),
                 Text(f"{'' if made.node_time else ASSUMED}{_span(view.lifetime)}"),
                 Text(formats.NOTHING if cost is None else f"{cost:,.2f}"),
             ]
@@ -250,7 +248,7 @@ def _legend(found: Reasons) -> Text:
     reference = answer.outlook.work.reference if answer else None
     said.append(f"SPEED: relative to {reference}" if reference else "SPEED: not measured yet")
     said.append(f"{ASSUMED} assumed, not measured")
-    columns = "LOSSES IN node time   LIFE expected of a node   HOUR OF WORK: its cost"
+    columns = "INTERRUPTIONS in node time   LIFE expected of a node   HOUR OF WORK: its cost"
     return Text(f"{'   '.join(said)}\n{columns}", style="dim")
 
 

@@ -71,7 +71,7 @@ def _of_members(turn: Turn) -> Cause | None:
         return None
     first = min(peers, key=lambda cause: (cause.at or turn.now, cause.rank))
     text = f"no program failed by itself; the first one that lost a connection said: {first.end.message}"
-    end = End(EndKind.LOSS, EndReason.CONNECTION_LOST, text[:1024], infrastructure=True, step=first.end.step)
+    end = End(EndKind.INTERRUPTION, EndReason.CONNECTION_LOST, text[:1024], infrastructure=True, step=first.end.step)
     return first._replace(end=end)
 
 

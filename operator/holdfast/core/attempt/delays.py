@@ -10,7 +10,7 @@ from holdfast.api.attempt import AttemptRecord
 from holdfast.core.observe.config import OperatorConfig
 
 QUICK: Final = timedelta(seconds=10)  # from the order to start until the end
-SHORT_TRIES: Final = 8  # losses in a row after which an outage is likely
+SHORT_TRIES: Final = 8  # interruptions in a row after which an outage is likely
 
 
 def backoff(base: timedelta, limit: timedelta, times: int) -> timedelta:
@@ -20,7 +20,7 @@ def backoff(base: timedelta, limit: timedelta, times: int) -> timedelta:
 
 
 def outage_delay(config: OperatorConfig, fruitless: int) -> timedelta:
-    """The delay after many losses in a row that the platform caused: it doubles until it is an hour.
+    """The delay after many interruptions in a row that the platform caused: it doubles until it is an hour.
 
     An outage of the storage or of a registry may last for hours. Attempts every five minutes would cost a node each,
     and would use up spec.failure.maxFruitless in an hour and a half; so the default of 20 lasts for more than nine.

@@ -32,7 +32,7 @@ def drain_on_notice(turn: Turn, notice: Notice) -> None:
     """Order it to save and leave. The next attempt's number is raised now, so that its pod can start at once."""
     draft, now = turn.draft, turn.now
     deadline = max(min(notice.deadline, grace_end(draft)), now)
-    turn.drain(notice.reason, notice.message, deadline, EndKind.LOSS)
+    turn.drain(notice.reason, notice.message, deadline, EndKind.INTERRUPTION)
     intend_successor(draft, avoid=(notice.node,) if notice.node else ())
     seconds = ceil((deadline - now).total_seconds())
     text = f"{notice.reason}: {notice.message}; saving and leaving within {seconds} s"
@@ -57,7 +57,7 @@ def drain_unfenced_silent(turn: Turn, lost: Turn) -> None:
         "replacement waits until the old pod is confirmed gone (delete the Node, taint it "
         "node.kubernetes.io/out-of-service, or it comes back)"
     )
-    kind = before.kind if before else EndKind.LOSS
+    kind = before.kind if before else EndKind.INTERRUPTION
     turn.drain(EndReason.NODE_SILENT, text, turn.now, kind, deleted_at=turn.now)
     if lost.pod:
         draft.delete_pod(lost.pod)
@@ -159,7 +159,7 @@ def must_delete(turn: Turn) -> Unanswered | None:
     the others wait for them in a collective. Then too the time of the order is what they get.
     """
     drain, pods, config = turn.attempt.drain, living_pods(turn), turn.draft.snapshot.config
-    others_wait = drain is not None and drain.kind is EndKind.LOSS and bool(turn.situation.members)
+    others_wait = drain is not None and drain.kind is EndKind.INTERRUPTION and bool(turn.situation.members)
     if drain is None or drain.deleted_at or not (pods or others_wait):
         return None
     limit = drain.deadline
@@ -182,7 +182,7 @@ def living_pods(turn: Turn) -> tuple[PodView, ...]:
 
 def has_to_leave(draft: Draft, attempt: Attempt, member: Member) -> bool:
     """True if the pod itself has to leave, not only its program: also if the job has to pause since the order."""
-    notice = attempt.drain is not None and attempt.drain.kind is EndKind.LOSS
+    notice = attempt.drain is not None and attempt.drain.kind is EndKind.INTERRUPTION
     stays = notice or (member.pod is not None and is_member(draft.status.successor, member.pod))
     return not (stays and member.goes_on) or pause_reason(draft) is not None
 

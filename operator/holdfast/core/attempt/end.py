@@ -80,13 +80,13 @@ def record_never_started(turn: Turn) -> None:
     limit = format_duration(turn.draft.snapshot.config.start_timeout)
     trouble = find_start_trouble(turn.pod, turn.draft.snapshot.inspections.get(turn.pod.uid)) if turn.pod else None
     text = f"the trainer did not start within {limit}" + (f": {trouble.message}" if trouble else "")
-    end_attempt(turn, End(EndKind.LOSS, EndReason.START_TIMEOUT, text, infrastructure=True))
+    end_attempt(turn, End(EndKind.INTERRUPTION, EndReason.START_TIMEOUT, text, infrastructure=True))
 
 
 def record_unreachable(turn: Turn) -> None:
     """The attempt may still wait at the fence for an attempt that is over; no order reaches it."""
     text = "no report has arrived since it was let pass the fence"
-    end_attempt(turn, End(EndKind.LOSS, EndReason.UNREACHABLE, text, infrastructure=True))
+    end_attempt(turn, End(EndKind.INTERRUPTION, EndReason.UNREACHABLE, text, infrastructure=True))
 
 
 def record_never_ended(turn: Turn) -> None:
@@ -95,9 +95,9 @@ def record_never_ended(turn: Turn) -> None:
 
 
 def _record_unseen_end(turn: Turn, reason: EndReason, message: str) -> None:
-    """Count an end that was not seen: for the drain's reason if the attempt had to leave, otherwise as a loss."""
+    """Count an end that was not seen: for the drain's reason if the attempt had to leave, otherwise an interruption."""
     drain = turn.attempt.drain
-    end = End(drain.kind, drain.reason, drain.message) if drain else End(EndKind.LOSS, reason, message)
+    end = End(drain.kind, drain.reason, drain.message) if drain else End(EndKind.INTERRUPTION, reason, message)
     end_attempt(turn, end, estimated=True)
 
 
@@ -133,7 +133,7 @@ def end_attempt(
     draft, progressed = turn.draft, made_progress(turn)
     if end.reason in STORAGE_REFUSES | IMAGE_REFUSES and has_run(draft):
         anywhere = end.reason in STORAGE_REFUSES
-        end = replace(end, kind=EndKind.LOSS, infrastructure=True, anywhere=anywhere)
+        end = replace(end, kind=EndKind.INTERRUPTION, infrastructure=True, anywhere=anywhere)
     end = judge(draft.snapshot.job.spec.failure.failure_rules, end)
     fruitless = count_fruitless(turn, end)
     end = give_up(draft, end, fruitless=fruitless)
@@ -145,16 +145,16 @@ def end_attempt(
             finish_job(draft, Phase.COMPLETED, end.reason, end.message or "training is complete")
         case EndKind.MISCONFIGURED:
             finish_job(draft, Phase.FAILED, end.reason, end.message)
-        case EndKind.FAILURE | EndKind.LOSS if is_hopeless(draft):
-            _add_loss(draft, end) if end.kind is EndKind.LOSS else _add_failure(draft)
+        case EndKind.FAILURE | EndKind.INTERRUPTION if is_hopeless(draft):
+            _add_interruption(draft, end) if end.kind is EndKind.INTERRUPTION else _add_failure(draft)
             finish_job(draft, Phase.FAILED, EndReason.TOO_MANY_FRUITLESS, evidence(draft))
         case EndKind.FAILURE if end.action == "Fail":
             _add_failure(draft)
             finish_job(draft, Phase.FAILED, end.reason, end.message)
         case EndKind.FAILURE:
             _count_failure(turn, end, progressed=progressed)
-        case EndKind.LOSS:
-            _count_loss(turn, end, progressed=progressed)
+        case EndKind.INTERRUPTION:
+            _count_interruption(turn, end, progressed=progressed)
         case EndKind.STOPPED:
             _go_on(turn)
 
@@ -225,8 +225,8 @@ def drop_successor(
         draft.set(tiers=knowledge.record_sight(draft.status.tiers, turn.attempt, acquire_time, draft.now, why))
     else:
         _close(turn, end, ended_at=ended_at, estimated=estimated)
-        if end.kind is EndKind.LOSS:
-            _add_loss(draft, end)
+        if end.kind is EndKind.INTERRUPTION:
+            _add_interruption(draft, end)
     draft.set(successor=None)
 
 
@@ -237,7 +237,7 @@ def replace_waiting(turn: Turn, tier: ProfileTier, reason: EndReason) -> None:
 
 
 def stop_waiting(turn: Turn, reason: EndReason) -> None:
-    """Give up an attempt that has not started on a node yet, and its successor; no loss is counted."""
+    """Give up an attempt that has not started on a node yet, and its successor; no interruption is counted."""
     drop_successor(turn.draft, reason)
     _close(turn, End(EndKind.STOPPED, reason))
     turn.replace_attempt(None)
@@ -258,7 +258,7 @@ def finish_job(draft: Draft, phase: Phase, reason: str, message: str) -> None:
     draft.event(f"Job{phase}", f"{reason}: {message}", warning=phase is Phase.FAILED)
 
 
-_BAD = (EndKind.LOSS, EndKind.FAILURE, EndKind.MISCONFIGURED)
+_BAD = (EndKind.INTERRUPTION, EndKind.FAILURE, EndKind.MISCONFIGURED)
 
 
 def _count_failure(turn: Turn, end: End, *, progressed: bool) -> None:
@@ -283,11 +283,11 @@ def _add_failure(draft: Draft) -> tuple[datetime, ...]:
     return recent
 
 
-def _count_loss(turn: Turn, end: End, *, progressed: bool) -> None:
+def _count_interruption(turn: Turn, end: End, *, progressed: bool) -> None:
     draft, config = turn.draft, turn.draft.snapshot.config
-    fruitless = 0 if progressed else draft.status.fruitless_losses + 1
-    _add_loss(draft, end)
-    draft.set(fruitless_losses=fruitless)
+    fruitless = 0 if progressed else draft.status.fruitless_interruptions + 1
+    _add_interruption(draft, end)
+    draft.set(fruitless_interruptions=fruitless)
     _leave_resting_tier(draft)
     node = draft.status.history[-1].node
     if progressed:
@@ -301,17 +301,17 @@ def _count_loss(turn: Turn, end: End, *, progressed: bool) -> None:
 
 
 def _leave_resting_tier(draft: Draft) -> None:
-    """Send a successor that has no pod yet to another tier if the loss has shown that its tier must rest."""
+    """Send a successor that has no pod yet to another tier if the interruption has shown that its tier must rest."""
     successor = draft.status.successor
     if successor and successor.state is AttemptState.INTENDED and not may_begin_on(draft, successor.tier):
         tier = tier_to_start(draft, successor.avoid_nodes)
         draft.set(successor=successor.model_copy(update={"tier": tier}))
 
 
-def _add_loss(draft: Draft, end: End) -> None:
+def _add_interruption(draft: Draft, end: End) -> None:
     restarts = draft.status.restarts
-    counts = {"losses": restarts.losses + 1, "infrastructure": restarts.infrastructure + int(end.infrastructure)}
-    draft.set(restarts=restarts.model_copy(update=counts))
+    count, broken = restarts.interruptions + 1, restarts.infrastructure + int(end.infrastructure)
+    draft.set(restarts=restarts.model_copy(update={"interruptions": count, "infrastructure": broken}))
 
 
 def _close(

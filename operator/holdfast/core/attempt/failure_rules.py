@@ -15,14 +15,14 @@ HANGS = 3  # in a row without progress, after which the job ends
 def judge(rules: Sequence[FailureRule], end: End) -> End:
     """The end of an attempt as the first rule that fits it wants it; unchanged if no rule fits, or it is no failure.
 
-    A failure that is ignored counts as a loss in which the node has no part.
+    A failure that is ignored counts as an interruption in which the node has no part.
     """
     if end.kind is not EndKind.FAILURE:
         return end
     for number, rule in enumerate(rules):
         if _fits(rule, end):
             judged = replace(end, action=rule.action, message=f"failure.rules[{number}]: {end.message}")
-            return replace(judged, kind=EndKind.LOSS, anywhere=True) if rule.action == "Ignore" else judged
+            return replace(judged, kind=EndKind.INTERRUPTION, anywhere=True) if rule.action == "Ignore" else judged
     return end
 
 

@@ -6,8 +6,8 @@ steps has progressed with its first step, because nothing is known of what it sa
 progressed if it ran for five minutes: what stops it at its start, such as a broken mount, stops it earlier.
 
 An attempt without progress is counted where its cause is. If its Spot node was taken back, or was announced to go, the
-job has no part in it: only the tier rests, so that in a storm of losses the next attempts begin elsewhere. A node that
-was lost in any other way may have been lost by the program, so it counts for the tier and against the job.
+job has no part in it: only the tier rests, so that in a storm of interruptions the next attempts begin elsewhere. A
+node that was lost in any other way may have been lost by the program, so it counts for the tier and against the job.
 """
 
 from collections import Counter
@@ -24,9 +24,9 @@ from holdfast.core.observe.verdict import parse_verdict
 from holdfast.core.turn import Turn
 
 PROGRESS_WITHOUT_STEPS = timedelta(minutes=5)
-COUNTED = (EndKind.LOSS, EndKind.FAILURE)
+COUNTED = (EndKind.INTERRUPTION, EndKind.FAILURE)
 TRIES = 3  # fruitless attempts on a tier until it rests
-# Losses in which the node has no part: the storage, another attempt, or the way to the operator is the cause.
+# Interruptions in which the node has no part: the storage, another attempt, or the way to the operator is the cause.
 _NOT_THE_NODE = STORAGE_BROKEN | {EndReason.FENCED, EndReason.UNREACHABLE}
 
 
@@ -58,7 +58,7 @@ def count_fruitless(turn: Turn, end: End) -> bool:
         draft.set(fruitless_attempts=0, tiers=knowledge.record_progress(draft.status.tiers, tier.name))
         return False
     taken = was_node_taken(turn, end)
-    if end.kind is EndKind.LOSS and (taken or _was_lost_with_node(turn, end)):
+    if end.kind is EndKind.INTERRUPTION and (taken or _was_lost_with_node(turn, end)):
         _let_rest(draft, tier.name)
     announced = end.reason in NOTICE_REASONS
     if end.kind not in COUNTED or (taken and (announced or _is_reclaim(turn, end))):
@@ -73,7 +73,7 @@ def _is_reclaim(turn: Turn, end: End) -> bool:
 
 
 def _was_lost_with_node(turn: Turn, end: End) -> bool:
-    """True if the node may be the cause of the loss."""
+    """True if the node may be the cause of the interruption."""
     had_node = turn.attempt.scheduled_at is not None
     return had_node and end.infrastructure and not end.anywhere and end.reason not in _NOT_THE_NODE
 

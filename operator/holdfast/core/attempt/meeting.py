@@ -74,16 +74,16 @@ def _limit(turn: Turn) -> timedelta:
 
 
 def give_up(turn: Turn, ranks: tuple[int, ...]) -> None:
-    """Count a loss: a launcher that runs and does not answer has lost its way to the operator.
+    """Count an interruption: a launcher that runs and does not answer has lost its way to the operator.
 
-    The loss is that of the first of these nodes, so the next attempt leaves it.
+    The interruption is that of the first of these nodes, so the next attempt leaves it.
     """
     text = (
         f"the launchers of rank {format_ranks(ranks)[:SHOWN]} did not get ready within "
         f"{format_duration(_limit(turn))}: they run, and do not reach the operator"
     )
     first = turn.situation.members[ranks[0]]
-    end_attempt(turn.at(first), End(EndKind.LOSS, EndReason.START_TIMEOUT, text, infrastructure=True))
+    end_attempt(turn.at(first), End(EndKind.INTERRUPTION, EndReason.START_TIMEOUT, text, infrastructure=True))
 
 
 # --- members that are lost before the programs start ------------------------------------------------------------------
@@ -102,7 +102,7 @@ def lost_members(turn: Turn) -> tuple[int, ...] | None:
 
 
 def replace_members(turn: Turn, ranks: tuple[int, ...]) -> None:
-    """Create pods of its own for these ranks: that belongs to the same loss."""
+    """Create pods of its own for these ranks: that belongs to the same interruption."""
     attempt = turn.attempt
     born = {**births(attempt), **dict.fromkeys(ranks, attempt.number)}
     going = [one for one in turn.situation.members if one.rank in ranks and (one.notice or one.sight is Sight.SILENT)]

@@ -11,7 +11,7 @@ from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.taken import was_granted
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.books import ledger
-from holdfast.core.books.history import has_run, settle_loss
+from holdfast.core.books.history import has_run, settle_interruption
 from holdfast.core.capacity import knowledge
 from holdfast.core.capacity.grid import acquire_timeout
 from holdfast.core.draft import Draft, Role
@@ -331,8 +331,8 @@ def _learn_first_step(turn: Turn, report: Report) -> None:
     )
     draft.set(tiers=knowledge.record_first_step(draft.status.tiers, turn.attempt))
     known = _says_where_it_resumed(report)
-    settle_loss(draft, turn.attempt, at, report.resumed_step, counted=known, lags=report.relayed)
-    draft.set(fruitless_losses=0)
+    settle_interruption(draft, turn.attempt, at, report.resumed_step, counted=known, lags=report.relayed)
+    draft.set(fruitless_interruptions=0)
     if report.resumed_step is not None:
         note = f" ({report.resume_note})" if report.resume_note else ""
         draft.event("Resumed", f"attempt {turn.attempt.number} resumed at step {report.resumed_step}{note}")

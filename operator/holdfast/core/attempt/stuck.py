@@ -56,13 +56,14 @@ def stuck_container(turn: Turn) -> ContainerView | None:
 
 
 def fail_stuck(turn: Turn, container: ContainerView) -> None:
-    """End the attempt: misconfigured if it can never work, otherwise a loss, after which another attempt follows."""
+    """End the attempt: misconfigured if it can never work, otherwise an interruption, after which another attempt
+    follows."""
     reason, text = container.waiting or "", f"container {container.name}: {container.message}"
     if container.name == names.TRAINER_CONTAINER and _can_never_work(turn.draft, reason, container.message):
         end_attempt(turn, End(EndKind.MISCONFIGURED, reason, text))
         return
     anywhere = reason not in STUCK_BY_NODE and not _NO_WAY.search(container.message)
-    end_attempt(turn, End(EndKind.LOSS, reason, text, infrastructure=True, anywhere=anywhere))
+    end_attempt(turn, End(EndKind.INTERRUPTION, reason, text, infrastructure=True, anywhere=anywhere))
 
 
 def is_refused(reason: str, message: str) -> bool:
@@ -82,5 +83,5 @@ def _can_never_work(draft: Draft, reason: str, message: str) -> bool:
     if reason == INVALID_IMAGE:
         return True
     before = next(reversed(not_stopped(status.history)), None)
-    again = before is not None and status.fruitless_losses > 0 and is_refused(before.reason, before.message)
+    again = before is not None and status.fruitless_interruptions > 0 and is_refused(before.reason, before.message)
     return again and is_refused(reason, message)

@@ -38,7 +38,7 @@ def resume(draft: Draft, suspended_at: datetime) -> None:
     """End the suspension: the clock of activeDeadline runs again."""
     paused = draft.status.suspended_for + max(draft.now - suspended_at, timedelta(0))
     known = tuple(one.model_copy(update={"fruitless": None, "rests_until": None}) for one in draft.status.tiers)
-    draft.set(suspended_at=None, suspended_for=paused, fruitless_losses=0, fruitless_attempts=0, tiers=known)
+    draft.set(suspended_at=None, suspended_for=paused, fruitless_interruptions=0, fruitless_attempts=0, tiers=known)
     draft.event("Resuming", "nothing pauses the job any more")
 
 

@@ -36,8 +36,8 @@ def was_granted(turn: Turn, pod: PodView, node: NodeView | None) -> bool:
 
 
 def was_node_taken(turn: Turn, end: End) -> bool:
-    """True if the end is a loss, and the node that the cluster gave shows that the tier took it back."""
-    if end.kind is not EndKind.LOSS or end.infrastructure or not turn.attempt.granted:
+    """True if the end is an interruption, and the node that the cluster gave shows that the tier took it back."""
+    if end.kind is not EndKind.INTERRUPTION or end.infrastructure or not turn.attempt.granted:
         return False
     order = turn.attempt.drain or turn.attempt.departure
     if turn.sight in (Sight.SILENT, Sight.NODE_GONE) or (order is not None and order.reason in NODE_SIGNS):

@@ -1,4 +1,4 @@
-"""Why an attempt ended: loss or failure, by one chain of rules, the most trustworthy first.
+"""Why an attempt ended: interruption or failure, by one chain of rules, the most trustworthy first.
 
 torchrun always exits with 1, and Kubernetes reports an evicted trainer that saved and left as Succeeded, so exit codes
 come last. The order is: the launcher says that the program is complete or can never work, memory ran out, Holdfast
@@ -23,7 +23,7 @@ SAVED_AND_LEFT = "SavedAndLeft"  # the launcher's word: the last step is saved
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How an attempt ended. `infrastructure` marks a loss without a notice: the platform broke something.
+    """How an attempt ended. `infrastructure` marks an interruption without a notice: the platform broke something.
 
     `anywhere` says that the node has no part in it: another node would have met the same trouble. `peer` says if a
     program failed because another one was gone, as its launcher knows it; None if only the message can tell.
@@ -141,14 +141,14 @@ def _ordered_to_leave(e: Evidence) -> End | None:
 def _disrupted(e: Evidence) -> End | None:
     """The cluster says that it took the pod."""
     if e.pod.disruption:
-        return End(EndKind.LOSS, e.pod.disruption, _cap(e.pod.disruption_message), step=_step(e))
+        return End(EndKind.INTERRUPTION, e.pod.disruption, _cap(e.pod.disruption_message), step=_step(e))
     return None
 
 
 def _deleted(e: Evidence) -> End | None:
     """Somebody else deleted it."""
     if e.pod.deleted_at:
-        return End(EndKind.LOSS, EndReason.POD_DELETED, f"pod {e.pod.name} was deleted", step=_step(e))
+        return End(EndKind.INTERRUPTION, EndReason.POD_DELETED, f"pod {e.pod.name} was deleted", step=_step(e))
     return None
 
 
@@ -156,7 +156,7 @@ def _kubelet(e: Evidence) -> End | None:
     """The kubelet rejected the pod, or could not keep it."""
     reason = e.pod.reason
     if reason in KUBELET_REASONS or reason.startswith("OutOf") or reason == EndReason.EVICTED:
-        return End(EndKind.LOSS, reason, _cap(e.pod.message), infrastructure=True)
+        return End(EndKind.INTERRUPTION, reason, _cap(e.pod.message), infrastructure=True)
     return None
 
 
@@ -167,7 +167,7 @@ def _not_begun(e: Evidence) -> End | None:
     text = _cap(e.container.message)
     if _NO_COMMAND.search(text) and "nvidia" not in text:
         return End(EndKind.MISCONFIGURED, EndReason.COMMAND_NOT_FOUND, text)
-    return End(EndKind.LOSS, e.container.reason, text, infrastructure=True)
+    return End(EndKind.INTERRUPTION, e.container.reason, text, infrastructure=True)
 
 
 def _python_incomplete(e: Evidence) -> End | None:
@@ -185,7 +185,7 @@ def _container_lost(e: Evidence) -> End | None:
     if e.verdict or c is None or not c.ended or (c.exit_code != _LOST_CODE and c.reason not in _LOST_REASONS):
         return None
     text = f"exit code {c.exit_code}: the node of container {c.name} restarted, or lost the container's shim"
-    return End(EndKind.LOSS, EndReason.CONTAINER_LOST, text, infrastructure=True)
+    return End(EndKind.INTERRUPTION, EndReason.CONTAINER_LOST, text, infrastructure=True)
 
 
 def _killed(e: Evidence) -> End | None:
@@ -196,7 +196,7 @@ def _killed(e: Evidence) -> End | None:
     if v.reason == _NO_REASON and _SIGKILL not in (v.exit_code, _first_code(v)):
         return None
     text = _words(e) or "the program was ended by SIGKILL"
-    return End(EndKind.LOSS, EndReason.KILLED, text, infrastructure=True, step=v.step)
+    return End(EndKind.INTERRUPTION, EndReason.KILLED, text, infrastructure=True, step=v.step)
 
 
 def _launcher(e: Evidence) -> End | None:
@@ -206,11 +206,11 @@ def _launcher(e: Evidence) -> End | None:
         return None
     if v.outcome == "fenced":
         text = v.message or "a newer attempt owns the checkpoints"
-        return End(EndKind.LOSS, EndReason.FENCED, text, infrastructure=True)
+        return End(EndKind.INTERRUPTION, EndReason.FENCED, text, infrastructure=True)
     if v.outcome == "drained":
-        return End(EndKind.LOSS, v.reason, v.message or "it was signalled to leave", step=v.step)
+        return End(EndKind.INTERRUPTION, v.reason, v.message or "it was signalled to leave", step=v.step)
     if v.reason in STORAGE_BROKEN:
-        return End(EndKind.LOSS, v.reason, _words(e), infrastructure=True, step=v.step)
+        return End(EndKind.INTERRUPTION, v.reason, _words(e), infrastructure=True, step=v.step)
     hang = v.hang if v.reason == EndReason.STALLED else None
     return End(EndKind.FAILURE, v.reason, _words(e), step=v.step, peer=v.peer, exit_code=_program_code(v), hang=hang)
 
@@ -220,11 +220,13 @@ def _exit_code(e: Evidence) -> End:
     c = e.container
     if c is None or not c.ended:
         text = _cap(e.pod.message or _injected_words(e.pod))
-        return End(EndKind.LOSS, e.pod.reason or EndReason.POD_FAILED, text, infrastructure=True)
+        return End(EndKind.INTERRUPTION, e.pod.reason or EndReason.POD_FAILED, text, infrastructure=True)
     if c.exit_code == 0:
         return End(EndKind.COMPLETED, EndReason.EXITED, "the program exited with 0")
     if c.exit_code in (_SIGKILL, _SIGTERM):
-        return End(EndKind.LOSS, EndReason.KILLED, f"exit code {c.exit_code}: killed from outside", infrastructure=True)
+        return End(
+            EndKind.INTERRUPTION, EndReason.KILLED, f"exit code {c.exit_code}: killed from outside", infrastructure=True
+        )
     text = f"exit code {c.exit_code}: {_newest(c.message or c.reason)}"
     return End(EndKind.FAILURE, EndReason.EXIT_CODE, text, exit_code=c.exit_code)
 

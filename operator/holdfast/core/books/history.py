@@ -62,7 +62,7 @@ def not_stopped(history: Sequence[AttemptRecord]) -> list[AttemptRecord]:
     return [record for record in history if record.kind is not EndKind.STOPPED]
 
 
-def settle_loss(
+def settle_interruption(
     draft: Draft,
     attempt: Attempt,
     first_step_at: datetime,
@@ -142,10 +142,11 @@ def _lost_by_tier(history: tuple[AttemptRecord, ...], settled: AttemptRecord) ->
     return found
 
 
-def has_unsettled_loss(history: tuple[AttemptRecord, ...]) -> bool:
-    """True from a loss of an attempt that trained until the first step after it, which shows what the loss cost."""
+def has_unsettled_interruption(history: tuple[AttemptRecord, ...]) -> bool:
+    """True from an interruption of an attempt that trained until the first step after it, which shows what the
+    interruption cost."""
     index = _interrupted(history)
-    return index is not None and history[index].kind is EndKind.LOSS
+    return index is not None and history[index].kind is EndKind.INTERRUPTION
 
 
 def _with_resumed_step(record: AttemptRecord, resumed_step: int | None) -> AttemptRecord:

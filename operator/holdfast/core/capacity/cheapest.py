@@ -2,7 +2,7 @@
 
 The cost of a step on a tier is the tier's price, at the pace measured there, divided by the share of time that is
 useful. The other share goes into starts, which are paid for from the node to the first step, and into steps that are
-trained again after a loss.
+trained again after an interruption.
 """
 
 from math import inf

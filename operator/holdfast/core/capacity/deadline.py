@@ -71,7 +71,7 @@ def deadline(view: View) -> Choice:
 def proof(view: View, trip: float, ratio: float, ample: float, scarcity: float = 1.0) -> float:
     """For how many seconds Spot must have been up before a job leaves its tier for it; `trip` is d in seconds.
 
-    `scarcity` is how many times more the best Spot tier would save with the slack that a loss uses up.
+    `scarcity` is how many times more the best Spot tier would save with the slack that an interruption uses up.
 
     Where a job pays for a node to watch Spot, the time is shorter, and ends while that node may still run beside the
     other. To trust Spot too early costs less than to give back one paid node after the other.
@@ -119,11 +119,11 @@ def _left(view: View, net: Net) -> str:
 
 
 def _on_spot(case: _Case, here: TierView) -> Choice:
-    """The job is on Spot: stay while a loss at the worst moment would still leave time for the net."""
+    """The job is on Spot: stay while an interruption at the worst moment would still leave time for the net."""
     view, net, fallback = case.view, case.net, case.fallback
     room = net.room(view, here)
     if room < 0:
-        return case.go(f"a loss of {here.name} could make the job late")
+        return case.go(f"an interruption of {here.name} could make the job late")
     room = case.room(here)
     if room < 0:
         return case.choose(fallback, f"{case.left()} is too little for {here.name}")
@@ -211,7 +211,7 @@ def _nowhere(case: _Case) -> Choice:
 def _may_take(case: _Case, spot: TierView) -> bool:
     """True if a job without a node may take this Spot tier: it is fast enough, and cheap or up for long enough.
 
-    If another tier saves more, this one saves little, and each loss of it uses up slack.
+    If another tier saves more, this one saves little, and each interruption of it uses up slack.
     """
     if not case.is_fast_enough(spot):
         return False

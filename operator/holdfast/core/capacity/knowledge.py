@@ -113,7 +113,7 @@ def record_end(
     pace = pace_of(record.first_step, record.first_step_at, record.last_step, record.last_step_at, one.pace)
     if not granted:
         return _put(known, one.model_copy(update={"pace": pace})) if pace else known
-    lost = record.kind is EndKind.LOSS and taken
+    lost = record.kind is EndKind.INTERRUPTION and taken
     spell = extend_spell(own_spell(one, accelerators), Seen.UP, record.scheduled_at, record.ended_at)
     if lost:
         spell = extend_spell(spell, Seen.LOST, record.ended_at, record.ended_at)
@@ -121,7 +121,7 @@ def record_end(
         known,
         one.model_copy(
             update={
-                "losses": one.losses + int(lost),
+                "interruptions": one.interruptions + int(lost),
                 "node_time": min(one.node_time + _node_time(record), LONGEST),
                 "pace": pace,
                 **_seen(one, spell, accelerators),

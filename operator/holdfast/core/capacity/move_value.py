@@ -11,7 +11,7 @@ LEAST_USEFUL = 0.01  # share of the time on a tier that is useful at the very le
 
 
 def useful(view: View, tier: TierView) -> float:
-    """The share of time on a tier that is useful: each loss costs a changeover and half of the work at risk."""
+    """The share of time on a tier that is useful: each interruption costs a changeover and half of the work at risk."""
     lost = tier.changeover + view.at_risk / 2 / tier.speed
     return max(1.0 - lost / tier.lifetime, LEAST_USEFUL)
 
@@ -88,8 +88,8 @@ def _pays(view: View, here: TierView, there: TierView, times: float) -> bool:
     """True if a move saves more than it costs.
 
     It must save more than its changeover on the remaining work. If the node is expected to be lost before the work is
-    done, it must also, in the node's lifetime, save more than the way there, the way back and the work that a loss
-    takes. Return policy Eager asks for the first only.
+    done, it must also, in the node's lifetime, save more than the way there, the way back and the work that an
+    interruption takes. Return policy Eager asks for the first only.
     """
     if view.work * (times - 1) <= there.changeover * there.speed:
         return False

@@ -17,7 +17,7 @@ from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity.grid import acquire_timeout
 from holdfast.core.capacity.knowledge import pace_now
 from holdfast.core.capacity.measured import at_worst, find_speeds, median
-from holdfast.core.capacity.node_lifetime import loss_counts, mean_lifetime
+from holdfast.core.capacity.node_lifetime import interruptions_and_node_time, mean_lifetime
 from holdfast.core.capacity.policy_input import TierView, View
 from holdfast.core.capacity.rotation import refusals, search_begun
 from holdfast.core.capacity.spells import (
@@ -65,8 +65,8 @@ class Figures(NamedTuple):
 
     `acquire_measured`: the time to acquire a node was measured, by this job or another one. `start_measured`: this job
     has started there. `pace` is in seconds per step; None if it was not measured, then the speed is assumed. The
-    expected lifetime comes from `losses` in `node_time`. `billed`: to know that the tier is up again costs money.
-    `node_since` is since when the cluster has a usable node of the tier.
+    expected lifetime comes from `interruptions` in `node_time`. `billed`: to know that the tier is up again costs
+    money. `node_since` is since when the cluster has a usable node of the tier.
     """
 
     acquire: timedelta
@@ -76,7 +76,7 @@ class Figures(NamedTuple):
     acquire_measured: bool
     start_measured: bool
     pace: float | None
-    losses: int
+    interruptions: int
     node_time: timedelta
     billed: bool
     node_since: datetime | None
@@ -175,7 +175,7 @@ class _Ahead:
         available, spell_age = self._availability(tier, self._spell(tier, own, shared), node_since)
         acquire, worst_acquire = self._acquire(tier, own, shared, reliable=billed or node_since is not None)
         start = self.starts.get(tier.name, self.start)
-        losses, node_time = loss_counts(own, shared, self.now)
+        interruptions, node_time = interruptions_and_node_time(own, shared, self.now)
         view = TierView(
             tier.name,
             tier.kind,
@@ -185,7 +185,7 @@ class _Ahead:
             spell_age,
             (acquire + start).total_seconds(),
             (worst_acquire + self.worst_start).total_seconds(),
-            mean_lifetime(tier.kind, losses, node_time, self.assumed) / self.nodes,  # the loss of one stops all
+            mean_lifetime(tier.kind, interruptions, node_time, self.assumed) / self.nodes,  # losing one stops all
             self._refused(tier, spell_age if available else None),
             speed_assumed=tier.name in self.speeds.assumed,
             resting=bool(own and own.rests_until and self.now < own.rests_until),
@@ -198,7 +198,7 @@ class _Ahead:
             acquire_measured=bool((own and own.acquire) or (shared and shared.acquire)),
             start_measured=tier.name in self.starts,
             pace=self.paces.get(tier.name),
-            losses=losses,
+            interruptions=interruptions,
             node_time=node_time,
             billed=billed,
             node_since=node_since,
@@ -218,22 +218,22 @@ class _Ahead:
         return max((self.now - begun).total_seconds(), 0.0) if begun else 0.0
 
     def at_risk(self, done: int, speed: float) -> float:
-        """The work that a loss just before the next commit costs, until the loss is noticed.
+        """The work that an interruption just before the next commit costs, until the interruption is noticed.
 
         It is the checkpoint interval plus the time of a save, or all work that is not saved yet if that is more. A save
-        is assumed to take at most the grace period. If two saves do not fit into maxLoss, one follows the other at
+        is assumed to take at most the grace period. If two saves do not fit into maxLostWork, one follows the other at
         once.
         """
         spec, pace = self.snapshot.job.spec.checkpoint, self.speeds.pace or 0.0
         saving = spec.grace_period.total_seconds() * speed
-        detection = self.assumed.loss_detection.total_seconds() * speed
+        detection = self.assumed.interruption_detection.total_seconds() * speed
         if spec.every.steps:
             every = spec.every.steps * pace
         else:
             longest = max(LONGEST_AUTO.total_seconds() * speed, saving / MOST_SHARE)
             every = spec.every.period.total_seconds() * speed if spec.every.period else longest
-        if spec.max_loss is not None:
-            every = min(every, max(spec.max_loss.total_seconds() * speed - saving, saving))
+        if spec.max_lost_work is not None:
+            every = min(every, max(spec.max_lost_work.total_seconds() * speed - saving, saving))
         unsaved = max(done - _saved(self.status, self.report), 0) * pace
         return max(every + saving, unsaved) + detection
 
@@ -344,7 +344,7 @@ def _done(status: TrainingJobStatus, report: Report | None) -> int:
 
 
 def _saved(status: TrainingJobStatus, report: Report | None) -> int:
-    """The newest step that a loss cannot take: of the newest commit, or where the attempt resumed."""
+    """The newest step that an interruption cannot take: of the newest commit, or where the attempt resumed."""
     begun = status.current.first_step if status.current else None
     if status.checkpoint is None and begun is None:
         return status.progress.step

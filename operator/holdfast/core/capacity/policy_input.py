@@ -62,12 +62,13 @@ class View:
     `tier` is the tier that the job is on, None if it is on none; a name that is not in `tiers` counts as none.
     `changing` is how much of the changeover to it is still ahead, at most. `work` is the remaining work in seconds on
     the reference tier, infinite if it is not known. `left` is the time to the deadline: negative if it has passed,
-    infinite if there is none. `at_risk` is the most work that a loss can cost: the age of the newest checkpoint just
-    before the next one is committed. The policy is asked again within `step`, and at once if a tier comes up, goes out
-    or is lost. `paid_watch`: to know whether Spot is up, a job must pay for a node of it, because an autoscaler brings
-    the nodes. `watch_limit` is for how long a second node may run beside the one that trains. `returns` says when a job
-    that trains goes back to a better tier: Never, at once (Eager), or once the move is expected to pay for itself
-    (Slack). `searching` is for how long a job without a node has had none; 0 if that is not known.
+    infinite if there is none. `at_risk` is the most work that an interruption can cost: the age of the newest
+    checkpoint just before the next one is committed. The policy is asked again within `step`, and at once if a tier
+    comes up, goes out or is lost. `paid_watch`: to know whether Spot is up, a job must pay for a node of it, because an
+    autoscaler brings the nodes. `watch_limit` is for how long a second node may run beside the one that trains.
+    `returns` says when a job that trains goes back to a better tier: Never, at once (Eager), or once the move is
+    expected to pay for itself (Slack). `searching` is for how long a job without a node has had none; 0 if that is not
+    known.
     """
 
     tiers: tuple[TierView, ...]

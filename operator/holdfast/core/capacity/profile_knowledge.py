@@ -1,7 +1,7 @@
 """What a CapacityProfile knows of its tiers: what its present jobs know, merged with what the profile remembers.
 
 The profile remembers what deleted jobs have found out. Merging the same news again changes nothing, and the order of
-the jobs does not matter. Losses are counted in holdfast.core.capacity.loss_counts.
+the jobs does not matter. Interruptions are counted in holdfast.core.capacity.interruption_counts.
 
 No namespace alone changes what jobs of another one read, except by nodes that the cluster gave to it or took from it. A
 tenant can make a pod that no node will ever take, so a refusal counts for all jobs only if jobs of two namespaces are
@@ -27,12 +27,12 @@ from holdfast.api.knowledge import (
 )
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import CapacityProfileStatus, Tier
+from holdfast.core.capacity.interruption_counts import NOTHING, InterruptionCount, InterruptionCounts, stored_level
 from holdfast.core.capacity.knowledge import Known, find, spell_fields
-from holdfast.core.capacity.loss_counts import NOTHING, LossCount, LossCounts, stored_level
 from holdfast.core.capacity.spells import (
     FRESH,
     Spell,
-    loss_known_at,
+    interruption_known_at,
     prevailing_spell,
     refusal_spell,
     shape_spell,
@@ -71,7 +71,7 @@ class JobView(NamedTuple):
             return asked in (None, view.demand_on(tier).accelerators)
 
         alive = [one for one in attempts if one and one.scheduled_at and is_same(one.tier.name, one.accelerators)]
-        on = frozenset(one.tier.name for one in alive if loss_known_at(one) is None)
+        on = frozenset(one.tier.name for one in alive if interruption_known_at(one) is None)
         had = (one for one in known if (one.node_time or one.acquire) and is_same(one.tier, one.accelerators))
         return view._replace(on=on, obtained=on.union(one.tier for one in had))
 
@@ -85,14 +85,14 @@ def profile_status(
     before: CapacityProfileStatus,
     jobs: Sequence[JobView],
     *,
-    totals: LossCounts,
-    level: LossCounts,
+    totals: InterruptionCounts,
+    level: InterruptionCounts,
     now: datetime,
 ) -> CapacityProfileStatus:
     """The status of a profile with these tiers (at most MAX_TIERS). Other tiers are forgotten.
 
-    `before` is the present status, `jobs` are the jobs of the profile, `totals` and `level` are as in loss_counts. A
-    job's pace says nothing about another job, and is left out.
+    `before` is the present status, `jobs` are the jobs of the profile, `totals` and `level` are as in
+    interruption_counts. A job's pace says nothing about another job, and is left out.
     """
     known = []
     for tier in tiers:
@@ -257,7 +257,7 @@ def merge_spells(before: Spell | None, jobs: Sequence[Spell], now: datetime) -> 
     return best._replace(since=min(since, best.seen_at))  # the prevailing spell may be older than others
 
 
-def _together(before: TierKnowledge, jobs: Sequence[TierKnowledge], count: LossCount) -> TierKnowledge:
+def _together(before: TierKnowledge, jobs: Sequence[TierKnowledge], count: InterruptionCount) -> TierKnowledge:
     """What was measured and counted of a tier."""
     observed = {one.observation for one in (before, *jobs)}
     return TierKnowledge(
@@ -265,7 +265,7 @@ def _together(before: TierKnowledge, jobs: Sequence[TierKnowledge], count: LossC
         observation="Billed" if "Billed" in observed else "Free" if "Free" in observed else None,
         acquire=merge_measured(before.acquire, pool_measured([one.acquire for one in jobs if one.acquire])),
         start=merge_measured(before.start, pool_measured([one.start for one in jobs if one.start])),
-        losses=count.losses,
+        interruptions=count.interruptions,
         node_time=count.node_time // SECOND * SECOND,
     )
 
@@ -284,7 +284,7 @@ def _timeless(status: CapacityProfileStatus) -> object:
     known = [one.model_copy(update=timed) for one in status.tiers]
     shapes = [[(shape.accelerators, shape.state, shape.since) for shape in one.shapes] for one in status.tiers]
     refusals = [[(its.namespace, its.accelerators, its.since) for its in one.refusals] for one in status.tiers]
-    return known, shapes, refusals, status.nodes, [(one.tier, one.losses) for one in status.counted]
+    return known, shapes, refusals, status.nodes, [(one.tier, one.interruptions) for one in status.counted]
 
 
 def _times(status: CapacityProfileStatus) -> dict[tuple[str, str, int], datetime]:

@@ -13,8 +13,8 @@ class Net(NamedTuple):
     """The net's tier, and the time that is left beyond what the job needs there.
 
     `slack` is the time to the deadline minus the time of the remaining work on that tier, without a changeover.
-    `reserve` is what the way to that tier costs in the worst case: its worst changeover, and the work that a loss makes
-    the job repeat.
+    `reserve` is what the way to that tier costs in the worst case: its worst changeover, and the work that an
+    interruption makes the job repeat.
     """
 
     tier: TierView

@@ -112,7 +112,7 @@ def with_attempt(
     Spot, the pod must have waited for the whole acquire timeout. `refusal` is the state that such a wait shows.
     """
     if attempt.state in WORKING and attempt.scheduled_at is not None:
-        if (at := loss_known_at(attempt)) is None:
+        if (at := interruption_known_at(attempt)) is None:
             return extend_spell(before, Seen.UP, attempt.scheduled_at, now)
         return extend_spell(extend_spell(before, Seen.UP, attempt.scheduled_at, at), Seen.LOST, at, at)
     asked, until = attempt.created_at, attempt.acquire_deadline
@@ -123,10 +123,10 @@ def with_attempt(
     return extend_spell(before, refusal, asked, now) if now - asked >= waits else before
 
 
-def loss_known_at(attempt: Attempt) -> datetime | None:
-    """When the loss of the attempt's node was announced; None if it was not."""
+def interruption_known_at(attempt: Attempt) -> datetime | None:
+    """When the interruption of the attempt's node was announced; None if it was not."""
     drain, departure = attempt.drain, attempt.departure
-    if drain is not None and drain.kind is EndKind.LOSS and drain.reason in NODE_SIGNS:
+    if drain is not None and drain.kind is EndKind.INTERRUPTION and drain.reason in NODE_SIGNS:
         return drain.at
     return departure.at if departure is not None and departure.reason in NODE_SIGNS else None
 
@@ -134,9 +134,9 @@ def loss_known_at(attempt: Attempt) -> datetime | None:
 def prevailing_spell(spells: Sequence[Spell]) -> Spell | None:
     """Merge several jobs' observations of one tier into one spell; None if there are none.
 
-    The newest wins. But a refusal in the last 15 minutes outweighs a kept node or a loss, unless a node was granted
-    after it: a job that keeps its node does not show that there is another one, and a loss does not show that there is
-    none. An Unfit pod of the job itself in the last 15 minutes outweighs all that other jobs saw.
+    The newest wins. But a refusal in the last 15 minutes outweighs a kept node or an interruption, unless a node was
+    granted after it: a job that keeps its node does not show that there is another one, and an interruption does not
+    show that there is none. An Unfit pod of the job itself in the last 15 minutes outweighs all that other jobs saw.
     """
     if not spells:
         return None

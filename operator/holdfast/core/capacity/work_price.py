@@ -309,9 +309,9 @@ class Comparison:
         return min(self.net.room(self.view, tier), self.plan.room(self.view, tier))
 
     def best(self, spots: Iterable[TierView], *, available: bool | None) -> TierView | None:
-        """Of these Spot tiers, the one with the highest surplus, less a changeover for each expected loss.
+        """Of these Spot tiers, the one with the highest surplus, less a changeover for each expected interruption.
 
-        The older a tier's spell, the fewer losses are expected.
+        The older a tier's spell, the fewer interruptions are expected.
         """
         best, highest = None, -inf
         for spot in spots:

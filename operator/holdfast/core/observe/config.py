@@ -13,7 +13,7 @@ class Assumptions:
     )  # until a pod gets a node; a shorter wait never shows that a tier is out
     start_time: timedelta = timedelta(minutes=3)  # from the node to the first step
     worst_start_time: timedelta = timedelta(minutes=15)
-    loss_detection: timedelta = timedelta(seconds=90)  # from the failure of a node until it counts as lost
+    interruption_detection: timedelta = timedelta(seconds=90)  # from the failure of a node until it counts as lost
     decision_gap: timedelta = timedelta(minutes=1)  # longest time without a decision, as while the operator is replaced
     spot_lifetime: timedelta = timedelta(hours=2)  # of a Spot node, before any was lost
     other_lifetime: timedelta = timedelta(days=30)  # of a node that is not Spot
@@ -51,7 +51,7 @@ class OperatorConfig:
     probe_every: timedelta = timedelta(minutes=10)  # how long after a refusal a better tier is tried again
     backoff_base: timedelta = timedelta(seconds=10)
     backoff_limit: timedelta = timedelta(minutes=5)
-    outage_backoff_limit: timedelta = timedelta(hours=1)  # after many losses in a row that the platform caused
+    outage_backoff_limit: timedelta = timedelta(hours=1)  # after many interruptions in a row that the platform caused
     rest_base: timedelta = timedelta(
         minutes=10
     )  # how long a tier rests on which three attempts in a row were fruitless

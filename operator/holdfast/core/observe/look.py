@@ -133,7 +133,7 @@ def _has_trouble(member: Member) -> bool:
 def _leaving(attempt: Attempt, members: tuple[Member, ...]) -> tuple[Member, ...]:
     """The members whose end is waited for: all, or those whose pods were deleted because their nodes go."""
     drain = attempt.drain
-    if drain is None or drain.deleted_at is None or drain.kind is not EndKind.LOSS:
+    if drain is None or drain.deleted_at is None or drain.kind is not EndKind.INTERRUPTION:
         return members
     return tuple(member for member in members if not member.goes_on) or members
 

@@ -31,7 +31,7 @@ _TWO_MINUTES = timedelta(minutes=2)
 _THIRTY_SECONDS = timedelta(seconds=30)
 
 # Rebalance recommendations (aws-node-termination-handler/rebalance-recommendation) and
-# DeletionCandidateOfClusterAutoscaler are advice, not loss, and are left out on purpose.
+# DeletionCandidateOfClusterAutoscaler are advice, not notices, and are left out on purpose.
 TAINTS = {
     "aws-node-termination-handler/spot-itn": _Sign("SpotInterruption", _TWO_MINUTES),
     "aws-node-termination-handler/scheduled-maintenance": _Sign("ScheduledMaintenance", _TWO_MINUTES),

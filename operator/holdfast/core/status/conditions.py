@@ -54,7 +54,7 @@ class _Reported(NamedTuple):
     false: str
 
 
-# The trainer's saves fail. Training goes on, but a loss of the pod costs more and more.
+# The trainer's saves fail. Training goes on, but losing the pod costs more and more.
 _CHECKPOINT_FAILING = _Reported("CheckpointFailing", "SaveFailed", "NotFailing")
 # The copy of the state for a save does not fit into the container's memory, so the kernel may kill the trainer.
 _MEMORY_SHORT = _Reported("MemoryShort", "NoRoomForSave", "Enough")

@@ -55,7 +55,7 @@ def node_exits(before: TrainingJobStatus, after: TrainingJobStatus) -> tuple[Nod
         NodeExit(totals.kind, known_reason(record.reason))
         for record in after.history
         if record.number not in known
-        and record.kind in (EndKind.LOSS, EndKind.STOPPED)
+        and record.kind in (EndKind.INTERRUPTION, EndKind.STOPPED)
         and record.scheduled_at is not None
         and (totals := totals_of(after.ledger, record.tier)) is not None
     )

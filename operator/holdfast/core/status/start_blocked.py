@@ -24,7 +24,7 @@ def _ended_by_trouble(draft: Draft) -> AttemptRecord | None:
     if status.current is None or status.current.state is not AttemptState.INTENDED or not status.history:
         return None
     last = status.history[-1]
-    return last if last.kind is EndKind.LOSS and last.reason in STUCK else None
+    return last if last.kind is EndKind.INTERRUPTION and last.reason in STUCK else None
 
 
 def inspect_unprepared(draft: Draft, s: Situation) -> None:

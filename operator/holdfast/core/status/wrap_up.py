@@ -147,7 +147,7 @@ def _phase(draft: Draft) -> Phase:
         return Phase.SUSPENDED if status.suspended_at else Phase.ACQUIRING
     match status.current.state:
         case AttemptState.INTENDED:
-            return Phase.RECOVERING if status.restarts.losses or status.restarts.failures else Phase.ACQUIRING
+            return Phase.RECOVERING if status.restarts.interruptions or status.restarts.failures else Phase.ACQUIRING
         case AttemptState.ACQUIRING:
             return Phase.ACQUIRING
         case AttemptState.STARTING:

@@ -105,7 +105,7 @@ def drop_slow(turn: Turn) -> None:
 def drop_ended(turn: Turn, cause: Cause) -> None:
     """Give it up: its pod ended. A failure counts only when it happens to the attempt that trains."""
     end = cause.end
-    kind = EndKind.LOSS if end.kind is EndKind.LOSS else EndKind.STOPPED
+    kind = EndKind.INTERRUPTION if end.kind is EndKind.INTERRUPTION else EndKind.STOPPED
     counted = End(kind, end.reason, end.message, infrastructure=end.infrastructure)
     _give_up(turn, counted, ended_at=cause.at)
 
@@ -114,7 +114,7 @@ def drop_gone(turn: Turn) -> None:
     """Give it up: its pod or its node is gone, or its node is silent."""
     reasons = {Sight.SILENT: EndReason.NODE_SILENT, Sight.NODE_GONE: EndReason.NODE_GONE}
     reason = reasons.get(turn.sight, EndReason.POD_GONE)
-    _give_up(turn, End(EndKind.LOSS, reason, "it is not seen any more"), estimated=True)
+    _give_up(turn, End(EndKind.INTERRUPTION, reason, "it is not seen any more"), estimated=True)
 
 
 def find_notice(turn: Turn) -> Notice | None:
@@ -124,7 +124,7 @@ def find_notice(turn: Turn) -> Notice | None:
 
 def drop_on_notice(turn: Turn, notice: Notice) -> None:
     """Give it up: its own node is about to be lost."""
-    _give_up(turn, End(EndKind.LOSS, notice.reason, notice.message))
+    _give_up(turn, End(EndKind.INTERRUPTION, notice.reason, notice.message))
 
 
 def drop_stuck(turn: Turn, container: ContainerView) -> None:
@@ -192,11 +192,12 @@ def asked_again_if_not_worth_it(turn: Turn) -> datetime | None:
 
 
 def _give_up(turn: Turn, end: End, *, ended_at: datetime | None = None, estimated: bool = False) -> None:
-    """Give it up, and try again later each time, because the reason may last. A loss does not count for the delay."""
+    """Give it up, and try again later each time, because the reason may last. An interruption does not count for the
+    delay."""
     draft, attempt, current = turn.draft, turn.attempt, turn.draft.status.current
     ends.drop_successor(draft, end, ended_at=ended_at, estimated=estimated)
     if current is not None:
-        failed = current.failed_successors + int(end.kind is not EndKind.LOSS)
+        failed = current.failed_successors + int(end.kind is not EndKind.INTERRUPTION)
         later = draft.now + backoff(draft.snapshot.config.probe_every, LONGEST_PROBE, max(failed, 1))
         draft.set(current=current.model_copy(update={"failed_successors": failed, "return_after": later}))
     text = f"the successor, attempt {attempt.number} ({attempt.tier.name}), is given up: {end.reason}"

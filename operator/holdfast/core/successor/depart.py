@@ -148,7 +148,7 @@ def leave(turn: Turn, leaving: Leaving) -> None:
     """Order it to save and leave."""
     draft, (departure, why) = turn.draft, leaving
     deadline = max(min(departure.deadline, drain.grace_end(draft)), turn.now)
-    turn.drain(departure.reason, departure.message, deadline, EndKind.LOSS)
+    turn.drain(departure.reason, departure.message, deadline, EndKind.INTERRUPTION)
     draft.explain("Migrate", f"{departure.reason}: {departure.message}; {why}: saving and leaving")
     draft.event("Leaving", f"{why}: saving and leaving")
 

@@ -149,7 +149,7 @@ class Node:
             task.add_done_callback(self._closing.discard)
             self._closing.add(task)
 
-    # Loss.
+    # Interruption.
 
     async def reclaim(self, notice: float, kill_after: float) -> str:
         """Begin to take the node away as a cloud does; returns the event's id once the notice taint is set.

@@ -16,9 +16,9 @@ from holdfast.api.attempt import Attempt
 from holdfast.api.knowledge import Seen
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import CapacityProfileStatus
-from holdfast.core.capacity import loss_counts, profile_knowledge
+from holdfast.core.capacity import interruption_counts, profile_knowledge
+from holdfast.core.capacity.interruption_counts import NOTHING, InterruptionCount, InterruptionCounts
 from holdfast.core.capacity.knowledge import with_attempts
-from holdfast.core.capacity.loss_counts import NOTHING, LossCount, LossCounts
 from holdfast.core.observe import bad_nodes
 from holdfast.core.observe.demand import refusal_of
 from holdfast.runtime.apiserver import paths
@@ -35,26 +35,26 @@ DECIDE_GAP = 0.25  # seconds between two jobs that decide again because a tier c
 
 
 class ProfileCount:
-    """Losses and node time of the jobs of one profile, since this operator became the leader.
+    """Interruptions and node time of the jobs of one profile, since this operator became the leader.
 
     `counts` are the counts of each job at that time, by job UID; `status` is the status written last.
     """
 
-    def __init__(self, status: CapacityProfileStatus, counts: Mapping[str, LossCounts]) -> None:
+    def __init__(self, status: CapacityProfileStatus, counts: Mapping[str, InterruptionCounts]) -> None:
         self._counts = dict(counts)
-        self._totals = loss_counts.take_over(status, self.level)
+        self._totals = interruption_counts.take_over(status, self.level)
 
-    def join(self, uid: str, counts: LossCounts) -> None:
+    def join(self, uid: str, counts: InterruptionCounts) -> None:
         """Count for a job that uses the profile from now on. Its earlier counts belong to another profile."""
         self._counts.setdefault(uid, counts)
 
-    def update(self, uid: str, counts: LossCounts) -> None:
+    def update(self, uid: str, counts: InterruptionCounts) -> None:
         """Add what the job has counted since its last update."""
         before = self._counts.get(uid, counts)
         for tier, now in counts.items():
             rise = now.minus(before.get(tier, NOTHING))
-            # Node time may fall by seconds, when an attempt turns out to have ended earlier. Losses never fall.
-            rise = LossCount(max(rise.losses, 0), rise.node_time)
+            # Node time may fall by seconds, when an attempt turns out to have ended earlier. Interruptions never fall.
+            rise = InterruptionCount(max(rise.interruptions, 0), rise.node_time)
             self._totals[tier] = self._totals.get(tier, NOTHING).plus(rise)
         self._counts[uid] = counts
 
@@ -68,13 +68,13 @@ class ProfileCount:
         return set(self._counts)
 
     @property
-    def level(self) -> dict[str, LossCount]:
+    def level(self) -> dict[str, InterruptionCount]:
         """The counts of these jobs together."""
-        return loss_counts.total(self._counts.values())
+        return interruption_counts.total(self._counts.values())
 
-    def totals(self, tiers: Iterable[str]) -> dict[str, LossCount]:
+    def totals(self, tiers: Iterable[str]) -> dict[str, InterruptionCount]:
         """All counts of these tiers, faded; other tiers are forgotten."""
-        self._totals = {tier: loss_counts.fade(self._totals[tier]) for tier in tiers if tier in self._totals}
+        self._totals = {tier: interruption_counts.fade(self._totals[tier]) for tier in tiers if tier in self._totals}
         return self._totals
 
 
@@ -163,20 +163,20 @@ class ProfileStatusWriter:
         for name, profile in self._cache.profiles.items():
             entry, uid = self._entries.get(name), profile.metadata.uid
             if entry is None or entry.uid != uid:
-                counts = {job.metadata.uid: loss_counts.of_job(job.status, now) for job in self._jobs(name)}
+                counts = {job.metadata.uid: interruption_counts.of_job(job.status, now) for job in self._jobs(name)}
                 self._entries[name] = _Entry(uid, ProfileCount(profile.status, counts), self._clock())
 
     def _job_changed(self, before: TrainingJob | None, after: TrainingJob | None) -> None:
         was, now = _profile(before), _profile(after)
         if before and was != now and (left := self._entries.get(was)):
-            left.count.update(before.metadata.uid, loss_counts.of_job(before.status, self._now()))
+            left.count.update(before.metadata.uid, interruption_counts.of_job(before.status, self._now()))
             left.count.leave(before.metadata.uid)
             left.changed = True
         if after and before is None:  # a job that was malformed for a while may have another profile now
             for name in self._entries.keys() - {now}:
                 self._entries[name].count.leave(after.metadata.uid)
         if after and (entry := self._entries.get(now)):
-            entry.count.join(after.metadata.uid, loss_counts.of_job(after.status, self._now()))
+            entry.count.join(after.metadata.uid, interruption_counts.of_job(after.status, self._now()))
             entry.changed = entry.changed or before is None or before.status.tiers != after.status.tiers
 
     async def _check_and_write(self, name: str, entry: _Entry, *, at_once: bool = False) -> bool:
@@ -208,7 +208,7 @@ class ProfileStatusWriter:
     def _status(self, profile: CapacityProfile, count: ProfileCount) -> CapacityProfileStatus:
         now, tiers, jobs = self._now(), [tier.name for tier in profile.spec.tiers], self._jobs(profile.metadata.name)
         for job in jobs:
-            count.update(job.metadata.uid, loss_counts.of_job(job.status, now))
+            count.update(job.metadata.uid, interruption_counts.of_job(job.status, now))
         known = profile_knowledge.profile_status(
             tiers,
             profile.status,

@@ -1,6 +1,6 @@
 """Carry out one decision: status first, then orders, then new pods, then events, then all other actions.
 
-A job gives its turn to write away before those: after the loss of a node, other jobs need their new pods first.
+A job gives its turn to write away before those: after losing a node, other jobs need their new pods first.
 
 If the status cannot be written, nothing else is done: no pod may exist that the status does not name, except the very
 first, whose decision has no status to write. Two things do not wait for the status, because they cost training time:
@@ -98,7 +98,7 @@ class Outcome(Enum):
 def _notices(decision: Decision) -> tuple[Order, ...]:
     """The orders to drain because of a notice: the node goes away soon."""
     drain = decision.status.current.drain if decision.status.current else None
-    if drain is None or drain.kind is not EndKind.LOSS:
+    if drain is None or drain.kind is not EndKind.INTERRUPTION:
         return ()
     return tuple(order for order in decision.orders if order.type == "drain" and order.id == drain.order)
 

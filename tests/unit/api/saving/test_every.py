@@ -1,4 +1,4 @@
-"""How often to save: read, written, and compared with what a loss may cost."""
+"""How often to save: read, written, and compared with what an interruption may cost."""
 
 from datetime import timedelta
 
@@ -62,11 +62,11 @@ def test_a_save_interval_is_steps_or_time_or_auto(fields: dict[str, object]) -> 
         ("7d", None, True),
     ],
 )
-def test_a_loss_costs_at_least_an_interval(every: str | None, most: str | None, good: bool) -> None:
+def test_an_interruption_costs_at_least_an_interval(every: str | None, most: str | None, good: bool) -> None:
     """That the API server says the same is tested in tests/integration/api."""
-    given = {name: value for name, value in (("every", every), ("maxLoss", most)) if value}
+    given = {name: value for name, value in (("every", every), ("maxLostWork", most)) if value}
     if good:
         Checkpoint.model_validate({"storage": STORAGE, **given})
         return
-    with pytest.raises(ValidationError, match="maxLoss must be at least as long as every"):
+    with pytest.raises(ValidationError, match="maxLostWork must be at least as long as every"):
         Checkpoint.model_validate({"storage": STORAGE, **given})

@@ -78,7 +78,7 @@ def test_after_the_last_scene_nothing_is_due() -> None:
 
 
 # Breaks if the demo moves the deadline where it should not, or so that no slack, or all of it, is left.
-def test_the_second_loss_moves_the_deadline_to_two_minutes_after_the_work_would_be_done() -> None:
+def test_the_second_interruption_moves_the_deadline_to_two_minutes_after_the_work_would_be_done() -> None:
     now = parse_time("2026-11-21T09:00:00Z")
     at_a_tenth_of_a_second = {
         "progressAt": "2026-11-21T08:59:51Z",

@@ -42,7 +42,7 @@ def test_tables() -> None:
     assert "spot  " in text(summary.bars(over))
     assert "Money" in text(summary.money(over))
     shown = text(summary.attempts(running_job()))
-    assert "Loss: SpotInterruption" in shown
+    assert "Interruption: SpotInterruption" in shown
     assert "6.5" in shown
     book = LossBook()
     book.see(1, 55, 2.97)

@@ -42,7 +42,7 @@ def test_the_example_on_several_nodes_fits_its_story() -> None:
     assert job.spec.trainer.nodes == 4
     (tier,) = job.spec.capacity.tiers
     fitting = [node for node in GANG.nodes if tier.node_selector.items() <= node.labels.items()]
-    assert len(fitting) == job.spec.trainer.nodes + len(GANG.scenes), "each loss needs a new node"
+    assert len(fitting) == job.spec.trainer.nodes + len(GANG.scenes), "each interruption needs a new node"
     assert {scene.tier for scene in GANG.scenes} == {tier.name}
 
 

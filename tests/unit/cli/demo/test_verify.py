@@ -31,7 +31,7 @@ LOG = [
 
 def past(number: int, resumed: int | None, lost: int = 0) -> dict[str, Any]:
     return {
-        "number": number, "tier": "spot", "kind": "Loss", "reason": "SpotInterruption", "resumedStep": resumed,
+        "number": number, "tier": "spot", "kind": "Interruption", "reason": "SpotInterruption", "resumedStep": resumed,
         "firstStep": 0, "lastStep": 1, "stepsLost": lost, "raisedAt": "2026-11-21T09:00:00Z",
         "endedAt": "2026-11-21T09:00:00Z",
     }  # fmt: skip
@@ -74,7 +74,7 @@ def test_what_does_not_hold_is_said(shown: TrainingJob, log: list[Record], playe
     assert any(wanted in text for text in broken), broken
 
 
-# Breaks if the demo would say that a loss costs one pod although another pod was replaced too.
+# Breaks if the demo would say that an interruption costs one pod although another pod was replaced too.
 @pytest.mark.parametrize(
     ("pods", "wanted"),
     [

@@ -36,7 +36,7 @@ def shown(changes: dict[str, Any] | None = None, **spec: Any) -> str:
 @pytest.mark.parametrize(
     "wanted",
     ["demo/job", "Run (1m00s ago): attempt 3 runs on dedicated-1", "attempt 2, UserException:", "ValueError: bad batch",
-     "File train.py, line 7", "SpotInterruption", "1 loss (0 of them infrastructure), 1 of 3 allowed failures",
+     "File train.py, line 7", "SpotInterruption", "1 interruption (0 of them infrastructure), 1 of 3 allowed failures",
      "7 steps done twice, 9.0s without training", "Progressing", "the step grows", "The program trains."],
 )  # fmt: skip
 def test_it_says(wanted: str) -> None:
@@ -163,7 +163,7 @@ def test_a_job_without_failures_has_no_last_words() -> None:
 # Breaks if a program without the library is said to have lost no step, or to have no checkpoint.
 def test_what_is_not_known_of_a_program_without_the_library_is_not_told() -> None:
     record = {
-        "number": 2, "tier": "spot", "kind": "Loss", "reason": "NodeGone", "raisedAt": "2026-11-21T09:00:00Z",
+        "number": 2, "tier": "spot", "kind": "Interruption", "reason": "NodeGone", "raisedAt": "2026-11-21T09:00:00Z",
         "endedAt": "2026-11-21T09:01:00Z", "firstStep": 1, "lastStep": 120, "secondsLost": "40s",
     }  # fmt: skip
     ledger = {**RUNNING["ledger"], "uncountedRestarts": 1, "stepsLost": 0, "goodput": None, "secondsLost": "40s"}
@@ -183,11 +183,11 @@ def test_a_program_that_tells_no_steps() -> None:
 
 
 # Breaks if a job whose next attempt has not made a step yet is said to have done no step twice.
-def test_what_the_last_loss_costs_is_not_known_before_the_first_step_after_it() -> None:
+def test_what_the_last_interruption_costs_is_not_known_before_the_first_step_after_it() -> None:
     record = {
-        "number": 2, "tier": "spot", "kind": "Loss", "reason": "NodeGone", "raisedAt": "2026-11-21T09:00:00Z",
+        "number": 2, "tier": "spot", "kind": "Interruption", "reason": "NodeGone", "raisedAt": "2026-11-21T09:00:00Z",
         "endedAt": "2026-11-21T09:01:00Z", "firstStep": 1, "lastStep": 120,
     }  # fmt: skip
-    assert "7 steps done twice before the last loss, " in shown({"history": [record]})
+    assert "7 steps done twice before the last interruption, " in shown({"history": [record]})
     assert "7 steps done twice, " in shown({"history": [{**record, "secondsLost": "40s"}]})
     assert "7 steps done twice, " in shown({"history": [{**record, "kind": "Completed"}]})

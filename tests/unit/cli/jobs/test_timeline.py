@@ -13,7 +13,7 @@ from holdfast.cli.jobs.timeline import MOST_TICKS, Bar, Timeline, timeline
 MINUTE = 60
 
 
-def record(number, tier="spot", kind=EndKind.LOSS, *, raised, node=None, step=None, left=None, ended):
+def record(number, tier="spot", kind=EndKind.INTERRUPTION, *, raised, node=None, step=None, left=None, ended):
     """Times are minutes from NOW."""
     times = {"scheduled_at": node, "started_at": node, "first_step_at": step, "last_step_at": left}
     return AttemptRecord(
@@ -60,7 +60,7 @@ def test_a_job_that_was_lost_moved_and_went_back():
 @pytest.mark.parametrize(
     ("kind", "sign", "word"),
     [
-        (EndKind.LOSS, "×", "lost"),
+        (EndKind.INTERRUPTION, "×", "lost"),
         (EndKind.FAILURE, "!", "failed"),
         (EndKind.MISCONFIGURED, "!", "failed"),
         (EndKind.COMPLETED, "✓", "complete"),
@@ -100,7 +100,7 @@ def test_an_attempt_too_short_for_a_column_is_seen_all_the_same():
     assert lines[1].strip() == "dedicated                             ›"
 
 
-def test_a_loss_is_not_hidden_by_a_stop_in_the_same_column():
+def test_an_interruption_is_not_hidden_by_a_stop_in_the_same_column():
     lines = drawn(
         record(1, raised=-6000, node=-6000, step=-6000, left=-11, ended=-11),
         record(2, kind=EndKind.STOPPED, raised=-11, ended=-10),

@@ -30,7 +30,8 @@ def text(shown: RenderableType, width: int = 120) -> str:
 @pytest.mark.parametrize(
     "shown",
     ["Running", "dedicated-1", "250 / 1,000", "2.113", "25.0%", "ETA 2m00s", "step 240, 10s ago", "31.5 samples/s",
-     "Loss: SpotInterruption", "Failure: UserException", "0 steps, 6.5s", "Notice", "node spot-1 is leaving", "×2"],
+     "Interruption: SpotInterruption", "Failure: UserException", "0 steps, 6.5s", "Notice", "node spot-1 is leaving",
+     "×2"],
 )  # fmt: skip
 def test_screen_of_one_job(shown: str) -> None:
     assert shown in text(view.job_screen(running_job(), [EVENT], NOW, view.Losses()))
@@ -102,9 +103,11 @@ def test_the_table_at_80_columns() -> None:
 
 def test_the_table_at_120_columns() -> None:
     assert screen_of(120, running_job({"forecast": FORECAST, "reason": "NodeSilent"}), namespaces=True) == [
-        "NAMESPACE  NAME  PHASE    TIER       STEP  PERCENT  ETA     COST  EXPECTED  SAVED  SLACK  LOSSES  REASON",
-        "────────────────────────────────────────────────────────────────────────────────────────────────────────────",
-        "demo       job   Running  dedicated   250    25.0%  2m00s  12.35     19.50  24.69  7h12m       1  NodeSilent",
+        "NAMESPACE  NAME  PHASE    TIER       STEP  PERCENT  ETA     COST  EXPECTED  SAVED  SLACK  "
+        "INTERRUPTIONS  REASON",
+        "───────────────────────────────────────────────────────────────────────────────────────────────────────────────────",
+        "demo       job   Running  dedicated   250    25.0%  2m00s  12.35     19.50  24.69  7h12m  "
+        "            1  NodeSilent",
     ]
 
 

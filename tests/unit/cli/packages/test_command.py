@@ -131,7 +131,7 @@ def test_the_package_is_waited_for_and_its_job_deleted(cluster: Cluster, stored:
     assert len(cluster.asked("DELETE")) == 1
 
 
-def test_a_loss_is_said_and_a_job_may_be_kept(cluster: Cluster, stored: FolderStorage) -> None:
+def test_an_interruption_is_said_and_a_job_may_be_kept(cluster: Cluster, stored: FolderStorage) -> None:
     put(stored)
     cluster.history = [copy.deepcopy(raw_job()["status"]["history"][0])]
     result = holdfast(*ARGS, "--keep", "-o", "json")

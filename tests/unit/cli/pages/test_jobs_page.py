@@ -19,7 +19,7 @@ def row(name: str, **changes: Any) -> JobRow:
     given: dict[str, Any] = {
         "namespace": "demo", "name": name, "phase": Phase.RUNNING, "reason": "", "tier": "spot", "node": "spot-1",
         "step": 10, "steps": 100, "eta": None, "spent": Decimal(1), "expected": None, "slack": None, "late": None,
-        "losses": 0, "created": NOW,
+        "interruptions": 0, "created": NOW,
     }  # fmt: skip
     return JobRow(**{**given, **changes})
 
@@ -82,7 +82,7 @@ def test_only_the_first_rows_are_drawn_and_the_rest_is_counted() -> None:
 
 
 def test_totals_count_all_jobs() -> None:
-    html = shown([row("a", spent=Decimal("1.5"), expected=Decimal(4), losses=2), row("b", late=timedelta(1))])
+    html = shown([row("a", spent=Decimal("1.5"), expected=Decimal(4), interruptions=2), row("b", late=timedelta(1))])
     assert "<dt>spent</dt><dd>2.50</dd>" in html
     assert "<dt>expected in the end</dt><dd>5.00</dd>" in html
     assert "<dt>late</dt><dd>1</dd>" in html

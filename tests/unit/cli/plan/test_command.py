@@ -18,7 +18,7 @@ from holdfast.cli.plan.sources import Given
 SPOT = {"name": "spot", "kind": "Spot", "accelerator": "nvidia.com/gpu", "pricePerNodeHour": "1", "pace": "6s"}
 V100 = {**SPOT, "name": "v100", "kind": "Dedicated", "pricePerNodeHour": "3"}
 CPU = {"name": "cpu", "kind": "CPU", "pricePerNodeHour": "0.4"}
-QUICK = ("--draws", "2", "--losses", "4/day", "--workers", "1")
+QUICK = ("--draws", "2", "--interruptions", "4/day", "--workers", "1")
 
 
 def changed(tier: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
@@ -46,7 +46,9 @@ PROFILE = {
     "kind": PROFILE_KIND,
     "metadata": {"name": "default"},
     "spec": {"tiers": [SPOT, V100]},
-    "status": {"tiers": [{"tier": "spot", "start": {"recent": ["4m"], "worst": "4m"}, "losses": 6, "nodeTime": "18h"}]},
+    "status": {
+        "tiers": [{"tier": "spot", "start": {"recent": ["4m"], "worst": "4m"}, "interruptions": 6, "nodeTime": "18h"}]
+    },
 }
 
 
@@ -143,12 +145,12 @@ def test_what_another_job_measured(file: Any, monkeypatch: pytest.MonkeyPatch) -
 
 def test_options_by_tier_and_for_all(file: Any) -> None:
     two = file(manifest(SPOT, {**SPOT, "name": "spot-2"}, V100))
-    spot = ("--losses", "2/day", "--losses", "spot-2=0", "--out", "45m", "--notice", "0s")
+    spot = ("--interruptions", "2/day", "--interruptions", "spot-2=0", "--out", "45m", "--notice", "0s")
     times = ("--start", "5m", "--start", "v100=2m", "--save", "9s", "--acquire", "2m", "--restore", "10s")
     found = facts(two, *spot, *times, "--nodes", "4")
-    assert found["up, on average for", "spot"] == ("12h00m (a node)", "--losses")
+    assert found["up, on average for", "spot"] == ("12h00m (a node)", "--interruptions")
     assert found["out, on average for", "spot"] == ("45m00s", "--out")
-    assert found["market", "spot-2"] == ("never lost", "--losses")
+    assert found["market", "spot-2"] == ("never lost", "--interruptions")
     assert (found["start on a node", "v100"][0], found["start on a node", "spot"][0]) == ("2m", "5m")
     assert found["nodes", ""][0] == "4"
     assert not {key for key, (_, source) in found.items() if source == "assumed"} - {("saves every", "")}
@@ -233,9 +235,9 @@ PAST = {"policy": "Deadline", "deadline": "2024-01-01T00:00:00Z"}
         (manifest(SPOT, V100), ("--pace", "999us"), 2, "999us"),
         (manifest(SPOT, V100, steps=2**53 - 1), (), 1, "steps take over 366 days on"),
         (manifest(SPOT, V100, steps=2**53 - 1), ("--deadline", "8d"), 1, "steps take over 366 days on"),
-        (manifest(SPOT, V100), ("--losses", "v100=2/day"), 2, "no tier is named v100; tiers of the grid: spot"),
-        (manifest(SPOT, V100), ("--losses", "often"), 2, "such as 2/day"),
-        (manifest(SPOT, V100), ("--losses", "1000/hour"), 2, "to 60 an hour"),
+        (manifest(SPOT, V100), ("--interruptions", "v100=2/day"), 2, "no tier is named v100; tiers of the grid: spot"),
+        (manifest(SPOT, V100), ("--interruptions", "often"), 2, "such as 2/day"),
+        (manifest(SPOT, V100), ("--interruptions", "1000/hour"), 2, "to 60 an hour"),
         (manifest(SPOT, V100), ("--out", "20d"), 2, "must be 1m to 15d"),
         (manifest(SPOT, V100), ("--month", "spot=100"), 2, "spot: is a Spot tier"),
         (manifest(SPOT, changed(V100, pricePerNodeHour="0")), ("--month", "v100=9"), 2, "its hour costs nothing"),

@@ -30,7 +30,7 @@ class Lived(Market):
 # Breaks if more nodes are not lost more often, or cost no more.
 @pytest.mark.parametrize(("nodes", "mean"), [(1, DAY / 2), (4, DAY / 8)])
 def test_the_more_nodes_the_more_often_one_is_lost(nodes: int, mean: timedelta) -> None:
-    wishes = Wishes(losses={"spot": DAY / 2}, out={"spot": DAY / 24}, nodes=nodes)
+    wishes = Wishes(interruptions={"spot": DAY / 2}, out={"spot": DAY / 24}, nodes=nodes)
     plan = prepare(TrainingJob.parse(manifest(SPOT, V100)), None, None, wishes).plan
     climate = plan.markets["spot"].climate
     assert climate is not None
@@ -48,10 +48,10 @@ def test_a_plan_from_what_a_job_measured_costs_what_the_job_cost() -> None:
     took = Durations(20 * SECOND, 5 * MINUTE, restore=40 * SECOND, pace=7 * SECOND, save=20 * SECOND)
     schedule = Schedule([Node("spot", "spot", SPELLS), Node("v100", "v100")], period=10 * MINUTE)
     lived = replay(job, schedule, {"spot": took, "v100": took}).job
-    assert lived.status.restarts.losses == 2 and len(lived.status.ledger.by_tier) == 2
+    assert lived.status.restarts.interruptions == 2 and len(lived.status.ledger.by_tier) == 2
 
     wishes = Wishes(restore=took.restore, save=took.save)
     basis = prepare(job.model_copy(update={"status": TrainingJobStatus()}), None, lived, wishes)
     planned = run(replace(basis.plan, markets={"spot": Lived()}), Way("Ordered"), 0)
-    assert planned.losses == 2
+    assert planned.interruptions == 2
     assert float(planned.cost) == pytest.approx(float(lived.status.ledger.spent), rel=0.05)

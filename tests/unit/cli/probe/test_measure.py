@@ -162,7 +162,7 @@ NO_NODE = {key: value for key, value in RUN.items() if key not in ("scheduledAt"
         (DONE, Outcome.MEASURED),
         ({"phase": "Failed"}, Outcome.FAILED),
         ({"phase": "Recovering", "history": [FAILURE]}, Outcome.FAILED),
-        ({"phase": "Recovering", "history": [{**RUN, "kind": "Loss"}]}, None),
+        ({"phase": "Recovering", "history": [{**RUN, "kind": "Interruption"}]}, None),
         ({"phase": "Failed", "conditions": [LATE], "history": [RUN]}, Outcome.NOT_DONE),
         ({"phase": "Failed", "conditions": [LATE], "history": [NO_NODE]}, Outcome.NO_NODE),
     ],

@@ -14,7 +14,7 @@ from holdfast.cli.ui.drawn import Drawn
 from holdfast.cli.ui.pulse import Pulse
 from holdfast.cli.ui.stream import Stream, rows_change
 
-CHART = Chart("loss", "Loss", "step", "", (Curve("loss", (1, 2), (0.5, 0.4)),))
+CHART = Chart("loss", "Interruption", "step", "", (Curve("loss", (1, 2), (0.5, 0.4)),))
 PAGE = Page("Jobs", (Fragment("head", "a"), Fragment(FILTER, "typed"), Fragment(TABLE, "empty")))
 
 

@@ -37,7 +37,7 @@ def running(**changes: Any):
     """On Spot for 10 minutes; what is known of Spot was measured, of the others it was not."""
     spot = known(
         state=Seen.UP, since=-2 * HOUR, observation="Billed", acquire=measured(60, 120, 180), start=measured(240),
-        losses=2, node_time=at(14 * HOUR) - NOW,
+        interruptions=2, node_time=at(14 * HOUR) - NOW,
     )  # fmt: skip
     fields: dict[str, Any] = {
         "phase": Phase.RUNNING,
@@ -90,14 +90,14 @@ WHAT THE POLICY SAYS NOW
   asked again within 1h00m, or when a tier comes up, goes out or is lost
 
 WHAT A TIER IS WORTH
-                                                                        HOUR OF
-  TIER         KIND        PRICE  SPEED   STEP  LOSSES      IN    LIFE     WORK
-  ─────────────────────────────────────────────────────────────────────────────
-  ● spot       Spot         1.02   1.00  1.00s       2  14h00m   5h20m     1.06
-    dedicated  Dedicated    3.06  ~1.00      -       0      0s  ~30d0h     3.07
-    cpu        CPU        0.2000  ~0.02      -       0      0s  ~30d0h    10.08
+                                                                       HOUR OF
+  TIER         KIND        PRICE  SPEED   STEP  INTERRUPTIONS    LIFE     WORK
+  ────────────────────────────────────────────────────────────────────────────
+  ● spot       Spot         1.02   1.00  1.00s    2 in 14h00m   5h20m     1.06
+    dedicated  Dedicated    3.06  ~1.00      -        0 in 0s  ~30d0h     3.07
+    cpu        CPU        0.2000  ~0.02      -        0 in 0s  ~30d0h    10.08
   ● the job is here   SPEED: relative to spot   ~ assumed, not measured
-  LOSSES IN node time   LIFE expected of a node   HOUR OF WORK: its cost
+  INTERRUPTIONS in node time   LIFE expected of a node   HOUR OF WORK: its cost
 
 WHICH TIERS ARE UP, AND HOW SOON TRAINING STARTS
   TIER         NOW       NODES       WATCHING        ACQUIRE     CHANGEOVER
@@ -110,7 +110,7 @@ WHICH TIERS ARE UP, AND HOW SOON TRAINING STARTS
 
 WORK, TIME AND MONEY
   work left          1d3h: 99,100 of 100,000 steps, 1.00s each on spot
-  a loss can cost    13m10s of work, and a changeover
+  work at risk       13m10s, and a changeover
   deadline           2026-11-22 22:31:40, in 1d13h
   slack              10h00m can be wasted before only dedicated still meets the
                      deadline; 26m10s of it is reserved for the move there
@@ -267,7 +267,7 @@ def test_json_has_every_figure_under_names_that_stay():
     assert spot["acquireSeconds"] == {"typical": 120, "worst": 240, "measured": True}
     assert spot["startSeconds"] == {"typical": 240, "worst": 480, "measured": True}
     assert spot["changeoverSeconds"] == {"typical": 360, "worst": 720}
-    assert (spot["losses"], spot["nodeTimeSeconds"], spot["lifeSeconds"]) == (2, 14 * HOUR, 16 * HOUR / 3)
+    assert (spot["interruptions"], spot["nodeTimeSeconds"], spot["lifeSeconds"]) == (2, 14 * HOUR, 16 * HOUR / 3)
     assert spot["idleNodeSeconds"] == 9000
     assert (spot["observation"], found["tiers"][1]["observation"]) == ("Billed", "Free")
     assert found["tiers"][1]["acquireSeconds"]["measured"] is False

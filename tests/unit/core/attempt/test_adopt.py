@@ -26,7 +26,7 @@ def test_the_first_pods_of_all_nodes_wait_for_status():
 
 @pytest.mark.parametrize("suspend", [False, True])
 def test_a_new_pod_whose_attempt_never_came_into_status_is_deleted(suspend):
-    """Breaks if the pod holds its node for ever after its operator has died, or if the loss counts twice."""
+    """Breaks if the pod holds its node for ever after its operator has died, or if the interruption counts twice."""
     world = running()
     world.remove(world.node_of(2))
     world.promise()
@@ -35,8 +35,8 @@ def test_a_new_pod_whose_attempt_never_came_into_status_is_deleted(suspend):
     world.settle()
     world.pass_time(120)
     assert "vit-2-2" in world.deleted
-    assert ended(world)[0] == ("Loss", "NodeGone", 2)
-    assert world.status.restarts.losses == 1
+    assert ended(world)[0] == ("Interruption", "NodeGone", 2)
+    assert world.status.restarts.interruptions == 1
     if suspend:
         assert world.status.phase is Phase.SUSPENDED
         assert not [pod for pod in world.pods.values() if not pod.ended and pod.node in world.nodes]

@@ -24,10 +24,10 @@ MEMBERS = [
     ("no rank says why, on both nodes", {0: NO_RANK_SAYS, 1: NO_RANK_SAYS}, {}, ("Failure", "UserException", 0)),
     ("the cluster took a pod", {0: NO_RANK_SAYS},
      {1: {"phase": "Failed", "reason": "Preempting", "trainer": container(ended=True, exit_code=137)}},
-     ("Loss", "Preempting", 1)),
+     ("Interruption", "Preempting", 1)),
     ("a node evicted a pod", {0: NO_RANK_SAYS},
      {1: {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}},
-     ("Loss", "Evicted", 1)),
+     ("Interruption", "Evicted", 1)),
     ("memory ran out", {0: NO_RANK_SAYS},
      {1: {"phase": "Failed", "trainer": replace(container(ended=True, exit_code=137), reason="OOMKilled")}},
      ("Failure", "OutOfMemory", 1)),
@@ -62,7 +62,7 @@ TIMES = [
     ("the clock of a node is an hour ahead", TRAINS,
      {"trainer": replace(container(ended=True, exit_code=3), ended_at=at(3600))}, ("Failure", "ExitCode")),
     ("the error of a peer, by such a clock", TRAINS, {"trainer": replace(ABORTED, ended_at=at(3600))},
-     ("Loss", "ConnectionLost")),
+     ("Interruption", "ConnectionLost")),
 ]  # fmt: skip
 
 
@@ -84,8 +84,8 @@ def test_the_words_of_a_failure_say_that_a_peer_was_gone():
     assert not is_of_peer(End(EndKind.FAILURE, "UserException", "ValueError: bad batch"))
 
 
-def test_a_loss_is_its_own_cause():
-    assert not is_of_peer(End(EndKind.LOSS, "SavedAndLeft", "Connection reset by peer"))
+def test_an_interruption_is_its_own_cause():
+    assert not is_of_peer(End(EndKind.INTERRUPTION, "SavedAndLeft", "Connection reset by peer"))
 
 
 def test_what_the_launcher_says_of_its_ranks_wins_over_words_in_the_log():

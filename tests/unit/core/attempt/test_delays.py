@@ -18,8 +18,8 @@ def test_a_delay_doubles_up_to_its_limit():
 def test_an_outage_of_nine_hours_does_not_end_a_job():
     """Breaks if 20 attempts, the default of maxFruitless, are used up earlier."""
     waits = [
-        max(backoff(CONFIG.backoff_base, CONFIG.backoff_limit, losses), outage_delay(CONFIG, losses))
-        for losses in range(1, 20)
+        max(backoff(CONFIG.backoff_base, CONFIG.backoff_limit, interruptions), outage_delay(CONFIG, interruptions))
+        for interruptions in range(1, 20)
     ]
     assert sum(waits, timedelta()) > timedelta(hours=9)
 
@@ -27,7 +27,7 @@ def test_an_outage_of_nine_hours_does_not_end_a_job():
 def test_only_attempts_that_end_soon_after_their_start_cost_a_delay_in_the_same_pods():
     def record(number, lasted):
         started = at(-lasted) if lasted is not None else None
-        return AttemptRecord(number=number, tier="spot", kind=EndKind.LOSS, reason="Killed", raised_at=at(-900),
+        return AttemptRecord(number=number, tier="spot", kind=EndKind.INTERRUPTION, reason="Killed", raised_at=at(-900),
                              started_at=started, ended_at=at(0))  # fmt: skip
 
     def delay(*lasted):

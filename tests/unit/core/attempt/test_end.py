@@ -23,18 +23,20 @@ from holdfast.core.observe.snapshot import Refusal
 from holdfast.core.pod_manifest import program
 
 
-def delay_after(losses, exit_code):
-    """The delay before the next attempt after so many losses in a row, of which the newest has this exit code."""
+def delay_after(interruptions, exit_code):
+    """The delay before the next attempt after so many interruptions in a row, of which the newest has this exit
+    code."""
     decided = settled(
-        snapshot(job(status(attempt(fenced=True), fruitless_losses=losses - 1)), ended(1, exit_code))
+        snapshot(job(status(attempt(fenced=True), fruitless_interruptions=interruptions - 1)), ended(1, exit_code))
     ).status
     return decided.current.retry_at - decided.history[-1].ended_at
 
 
-def test_after_many_losses_of_the_platform_the_delay_grows_to_an_hour():
+def test_after_many_interruptions_of_the_platform_the_delay_grows_to_an_hour():
     killed_from_outside = 137
     minutes = [
-        round(delay_after(losses, killed_from_outside) / timedelta(minutes=1)) for losses in (6, 8, 9, 10, 12, 19)
+        round(delay_after(interruptions, killed_from_outside) / timedelta(minutes=1))
+        for interruptions in (6, 8, 9, 10, 12, 19)
     ]
     assert minutes == [5, 5, 10, 20, 60, 60]
 
@@ -43,7 +45,7 @@ def after(*seen, history=(), refusal=None, state=AttemptState.RUNNING):
     return settled(snapshot(job(status(attempt(2, state), history=history)), *seen, refusal=refusal)).status
 
 
-RAN = (record(number=1, started_at=at(-9000), kind=EndKind.LOSS),)
+RAN = (record(number=1, started_at=at(-9000), kind=EndKind.INTERRUPTION),)
 
 
 def at_once(exit_code, message, reason="Error"):
@@ -59,7 +61,7 @@ def test_storage_that_worked_once_does_not_end_a_job_when_it_refuses(reason):
     assert after(refused, state=AttemptState.STARTING).phase is Phase.FAILED
     later = after(refused, history=RAN, state=AttemptState.STARTING)
     assert not later.phase.final
-    assert later.history[-1].kind is EndKind.LOSS
+    assert later.history[-1].kind is EndKind.INTERRUPTION
     assert later.current.avoid_nodes == ()  # another node would not reach it either
 
 
@@ -78,7 +80,7 @@ def test_an_image_that_worked_once_does_not_end_a_job_when_it_does_not_work(refu
     assert (first.phase, first.reason) == (Phase.FAILED, reason)
     later = after(refused, history=RAN, state=AttemptState.STARTING)
     assert not later.phase.final
-    assert (later.history[-1].kind, later.history[-1].reason) == (EndKind.LOSS, reason)
+    assert (later.history[-1].kind, later.history[-1].reason) == (EndKind.INTERRUPTION, reason)
     assert later.current.avoid_nodes == ("n1",)  # another node may have another image
 
 

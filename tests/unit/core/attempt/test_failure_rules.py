@@ -91,7 +91,7 @@ def after(action, *, failed_at=(), exit_code=42, **changes):
     given = job(
         status(
             attempt(2, fenced=True),
-            history=(record(number=1, started_at=at(-9000), kind=EndKind.LOSS),),
+            history=(record(number=1, started_at=at(-9000), kind=EndKind.INTERRUPTION),),
             failed_at=failed_at,
         ),
         failure={"rules": [rule], "maxFailures": 2, **changes},
@@ -120,11 +120,11 @@ def test_elsewhere_counts_and_leaves_the_node():
     assert after("Elsewhere", failed_at=(at(-60), at(-30))).reason == "TooManyFailures"
 
 
-def test_ignore_counts_as_a_loss_in_which_the_node_has_no_part():
+def test_ignore_counts_as_an_interruption_in_which_the_node_has_no_part():
     many = after("Ignore", failed_at=(at(-60), at(-30)))
     assert not many.phase.final
-    assert (many.restarts.failures, many.restarts.losses, many.restarts.infrastructure) == (0, 1, 0)
-    assert (many.history[-1].kind, many.current.avoid_nodes) == (EndKind.LOSS, ())
+    assert (many.restarts.failures, many.restarts.interruptions, many.restarts.infrastructure) == (0, 1, 0)
+    assert (many.history[-1].kind, many.current.avoid_nodes) == (EndKind.INTERRUPTION, ())
     assert many.current.retry_at > at(0), "a program that fails at its start is not started again at once"
 
 
@@ -140,7 +140,7 @@ def test_what_is_ignored_still_ends_a_job_that_never_progresses():
         ({"kind": EndKind.STOPPED, "reason": "AcquireTimeout"}, 3, "Fail"),
         ({"kind": EndKind.STOPPED, "reason": "MoveRequested"}, 3, "Fail"),
         ({"kind": EndKind.STOPPED, "reason": "MoveRequested"}, 2, None),
-        ({"kind": EndKind.LOSS, "reason": "NodeGone", "fruitless": True}, 4, None),
+        ({"kind": EndKind.INTERRUPTION, "reason": "NodeGone", "fruitless": True}, 4, None),
     ],
     ids=["waited for a node", "was moved", "was moved after progress", "was lost"],
 )

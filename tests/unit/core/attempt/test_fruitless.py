@@ -143,7 +143,7 @@ def draining(reason, **changes):
     ],
 )
 def test_a_fruitless_attempt_counts_for_the_job_or_for_the_tier(current, seen, cluster, of_job, of_tier):
-    """Breaks if a storm of Spot losses ends a job, or if a program that brings nodes down is never stopped."""
+    """Breaks if a storm of Spot interruptions ends a job, or if a program that brings nodes down is never stopped."""
     after = lost(current, seen, cluster=cluster)
     seen_of_tier = find(after.tiers, current.tier.name)
     assert (after.fruitless_attempts - 7, (seen_of_tier.fruitless if seen_of_tier else None) or 0) == (of_job, of_tier)
@@ -182,8 +182,8 @@ def test_progress_ends_the_rest():
 
 def record(number, reason="NodeGone"):
     return AttemptRecord(
-        number=number, tier="spot", node="n9", kind=EndKind.LOSS, reason=reason, raised_at=at(-90), ended_at=at(-50),
-        fruitless=True,
+        number=number, tier="spot", node="n9", kind=EndKind.INTERRUPTION, reason=reason, raised_at=at(-90),
+        ended_at=at(-50), fruitless=True,
     )  # fmt: skip
 
 
@@ -196,7 +196,7 @@ def test_the_limit_ends_the_job_with_the_evidence():
     assert "20 attempts in a row made no progress (spec.failure.maxFruitless: 20)" in text
     assert "14 x Killed, 6 x StartTimeout" in text
     assert "the last: attempt 20 on n1: Killed: exit code 137: killed from outside" in text
-    assert (after.current, after.successor, after.restarts.losses) == (None, None, 1)
+    assert (after.current, after.successor, after.restarts.interruptions) == (None, None, 1)
 
 
 def test_a_failure_without_progress_counts_too():
@@ -224,7 +224,7 @@ def test_a_resumed_job_begins_the_counts_again():
     assert resumed.current.tier.name == "spot"
 
 
-def test_losses_with_progress_never_end_a_job():
+def test_interruptions_with_progress_never_end_a_job():
     current = lost(RESUMED, before=0, reports=[stepped(step=900, checkpoint=saved(800))])
-    assert current.restarts.losses == 1
+    assert current.restarts.interruptions == 1
     assert current.phase is not Phase.FAILED

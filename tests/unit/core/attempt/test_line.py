@@ -92,7 +92,7 @@ def test_it_goes_on_when_the_other_one_has_all_and_there_is_room():
     first.now += timedelta(seconds=15)
     act(first, second)
     assert second.status.phase is Phase.RUNNING
-    assert second.status.restarts.losses == 0
+    assert second.status.restarts.interruptions == 0
 
 
 def test_a_quota_of_one_namespace_stops_no_training_of_another_one():

@@ -99,7 +99,7 @@ def fruitless_on(tier, seconds):
     ],
 )
 def test_an_attempt_begins_on_the_first_tier_that_does_not_rest(tiers, begins):
-    """Breaks if a job begins on the same Spot tier after each loss in a storm, and pays for each start."""
+    """Breaks if a job begins on the same Spot tier after each interruption in a storm, and pays for each start."""
     begun = settled(snapshot(job(status(attempt=3, tiers=tiers))))
     assert begun.status.current.tier.name == begins
 

@@ -1,4 +1,4 @@
-"""Several nodes, of which one is silent or has ended: when that is a loss, and what it hides of the others."""
+"""Several nodes, of which one is silent or has ended: when that is an interruption, and what it hides of the others."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from holdfast.api.attempt import AttemptState
 from holdfast.api.status import Phase
 
 
-def test_a_silent_node_is_a_loss_only_when_nothing_shows_that_it_trains():
+def test_a_silent_node_is_an_interruption_only_when_nothing_shows_that_it_trains():
     world = running()
     quiet = world.node_of(1)
     world.silence(quiet)
@@ -40,7 +40,7 @@ def test_a_kubelet_that_is_silent_alone_costs_nothing(rank, steps):
     world.silence(world.node_of(rank))  # and then its machine dies
     for _ in range(9):
         world.pass_time(5)
-    assert ended(world) == [("Loss", "NodeSilent", rank)]
+    assert ended(world) == [("Interruption", "NodeSilent", rank)]
 
 
 def test_a_kubelet_that_is_silent_alone_does_not_hide_a_node_that_died():
@@ -50,11 +50,11 @@ def test_a_kubelet_that_is_silent_alone_does_not_hide_a_node_that_died():
     world.silence(world.node_of(3))
     for _ in range(9):
         world.pass_time(5)
-    assert ended(world)[0] == ("Loss", "NodeSilent", 3)
+    assert ended(world)[0] == ("Interruption", "NodeSilent", 3)
 
 
 def test_a_dead_node_is_lost_as_soon_as_its_launcher_did_not_answer():
-    """Breaks if the open call of a launcher on a dead node delays the loss."""
+    """Breaks if the open call of a launcher on a dead node delays the interruption."""
     world = running()
     world.now += timedelta(seconds=45)
     world.silence(world.node_of(1))
@@ -62,10 +62,10 @@ def test_a_dead_node_is_lost_as_soon_as_its_launcher_did_not_answer():
     assert world.last.asked == (world.uid(1),)
     assert world.status.history == ()
     world.pass_time(5)
-    assert ended(world) == [("Loss", "NodeSilent", 1)]
+    assert ended(world) == [("Interruption", "NodeSilent", 1)]
 
 
-def test_a_silent_node_whose_peers_fail_is_the_loss():
+def test_a_silent_node_whose_peers_fail_is_the_interruption():
     world = running()
     world.silence(world.node_of(1))
     for rank in (0, 2, 3):
@@ -74,14 +74,14 @@ def test_a_silent_node_whose_peers_fail_is_the_loss():
     assert world.status.history == (), "it was heard a moment ago"
     world.pass_time(34)
     world.pass_time(5)
-    assert ended(world) == [("Loss", "NodeSilent", 1)]
+    assert ended(world) == [("Interruption", "NodeSilent", 1)]
     assert world.created[4:] == ["vit-2-1"]
     world.train()
-    assert world.status.restarts.losses == 1
+    assert world.status.restarts.interruptions == 1
 
 
 @pytest.mark.parametrize("fenced", [True, False])
-def test_one_dead_node_is_one_loss_although_its_silence_is_seen_late(fenced):
+def test_one_dead_node_is_one_interruption_although_its_silence_is_seen_late(fenced):
     """Breaks if the node counts once as a lost connection, and once more when it is seen to be silent."""
     world = GangWorld(fenced=fenced)
     world.settle()
@@ -93,7 +93,7 @@ def test_one_dead_node_is_one_loss_although_its_silence_is_seen_late(fenced):
     for rank in (0, 2, 3):
         world.fail(rank, "Connection reset by peer")
     world.pass_time(76)
-    assert ended(world) == [("Loss", "ConnectionLost", 0)]
+    assert ended(world) == [("Interruption", "ConnectionLost", 0)]
     assert world.status.current.world is None
     world.silence(dead)
     for _ in range(12):
@@ -104,7 +104,7 @@ def test_one_dead_node_is_one_loss_although_its_silence_is_seen_late(fenced):
     world.pass_time(50)
     world.pass_time(5)
     assert world.trains()
-    assert world.status.restarts.losses == 1
+    assert world.status.restarts.interruptions == 1
 
 
 def test_suspend_frees_the_other_nodes_while_a_silent_one_without_a_fence_is_waited_for():
@@ -177,7 +177,7 @@ def test_a_member_that_is_complete_hides_no_node_that_died():
     world.silence(world.node_of(2))
     for _ in range(9):
         world.pass_time(5)
-    assert ended(world) == [("Loss", "NodeSilent", 2)]
+    assert ended(world) == [("Interruption", "NodeSilent", 2)]
 
 
 def test_a_kubelet_that_is_silent_hides_no_failure():
@@ -199,4 +199,4 @@ def test_a_node_that_may_be_dead_comes_before_failures_that_no_rank_explains():
         world.fail(rank, "ChildFailedError", explained=False)
     for _ in range(9):
         world.pass_time(5)
-    assert ended(world) == [("Loss", "NodeSilent", 1)]
+    assert ended(world) == [("Interruption", "NodeSilent", 1)]

@@ -9,7 +9,7 @@ from holdfast.api.attempt import EndKind
 from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, RULES, Evidence, classify
 from holdfast.core.observe.verdict import parse_verdict
 
-COMPLETED, LOSS, FAILURE = EndKind.COMPLETED, EndKind.LOSS, EndKind.FAILURE
+COMPLETED, INTERRUPTION, FAILURE = EndKind.COMPLETED, EndKind.INTERRUPTION, EndKind.FAILURE
 MISCONFIGURED, STOPPED = EndKind.MISCONFIGURED, EndKind.STOPPED
 FAILED = verdict("failed", "UserException", message="ValueError: no", lastLines=["a", "b"])
 DRAINED = verdict("drained", "SavedAndLeft", step=41)
@@ -74,23 +74,27 @@ CASES = [
         None, MISCONFIGURED, "StoragePrefixInUse",
     ),
     # storage out of reach is not the user's fault; the init container or the launcher may report it
-    ("S3 down at start", ended(1, 1, verdict("misconfigured", "StorageUnreachable")), None, LOSS, "StorageUnreachable"),
-    ("S3 down at a save", ended(1, 1, verdict("failed", "StorageUnreachable")), None, LOSS, "StorageUnreachable"),
+    ("S3 down at start", ended(1, 1, verdict("misconfigured", "StorageUnreachable")), None,
+     INTERRUPTION, "StorageUnreachable"),
+    ("S3 down at a save", ended(1, 1, verdict("failed", "StorageUnreachable")), None,
+     INTERRUPTION, "StorageUnreachable"),
     # memory
     ("memory limit", ended(1, 137, trainer=OOM), None, FAILURE, "OutOfMemory"),
-    ("memory limit while leaving", ended(1, 137, trainer=OOM), drain(), LOSS, "SpotInterruption"),
+    ("memory limit while leaving", ended(1, 137, trainer=OOM), drain(), INTERRUPTION, "SpotInterruption"),
     ("memory limit outweighs an eviction", ended(1, 137, trainer=OOM, disruption="TerminationByKubelet"), None, FAILURE,
      "OutOfMemory"),
-    ("the node was low on memory", rejected("Evicted", NODE_LOW), None, LOSS, "Evicted"),
-    ("the node was low on disk", rejected("Evicted", DISK_LOW), None, LOSS, "Evicted"),
+    ("the node was low on memory", rejected("Evicted", NODE_LOW), None, INTERRUPTION, "Evicted"),
+    ("the node was low on disk", rejected("Evicted", DISK_LOW), None, INTERRUPTION, "Evicted"),
     ("evicted for scratch", rejected("Evicted", "Pod ephemeral local storage usage exceeds the total limit of "
      "containers 1Gi. "), None, FAILURE, "Evicted"),
     ("evicted for its scratch", rejected("Evicted", 'Container trainer exceeded its local ephemeral storage limit '
      '"1Gi". '), None, FAILURE, "Evicted"),
     ("evicted for an emptyDir", rejected("Evicted", 'Usage of EmptyDir volume "x" exceeds the limit "1Gi".'), None,
      FAILURE, "Evicted"),
-    ("evicted for process ids", rejected("Evicted", "The node was low on resource: pids."), None, LOSS, "Evicted"),
-    ("refused by a node under pressure", rejected("Evicted", "The node had condition: [MemoryPressure]. "), None, LOSS,
+    ("evicted for process ids", rejected("Evicted", "The node was low on resource: pids."), None,
+     INTERRUPTION, "Evicted"),
+    ("refused by a node under pressure", rejected("Evicted", "The node had condition: [MemoryPressure]. "), None,
+     INTERRUPTION,
      "Evicted"),
     # the container runtime could not begin it
     ("no such command", unbegun(f'{RUNC} exec: "python3": executable file not found in $PATH: unknown'), None,
@@ -98,31 +102,31 @@ CASES = [
     ("no such path", unbegun(f'{RUNC} exec: "/x": stat /x: no such file or directory: unknown'), None, MISCONFIGURED,
      "CommandNotFound"),
     ("no GPU on the node", unbegun(f"{RUNC} running hook #0: nvidia-container-cli: libnvidia-ml.so.1: cannot open: "
-     "no such file or directory"), None, LOSS, "StartError"),
+     "no such file or directory"), None, INTERRUPTION, "StartError"),
     ("no GPU runtime on the node", unbegun(f'{RUNC} exec: "nvidia-container-runtime": executable file not found'), None,
-     LOSS, "StartError"),
+     INTERRUPTION, "StartError"),
     # Holdfast ordered it to leave: that is the reason, with any exit code
-    ("left on our word", ended(1, 0, DRAINED), drain(), LOSS, "SpotInterruption"),
-    ("left without a verdict", ended(1, 0), drain(), LOSS, "SpotInterruption"),
-    ("failed while leaving", ended(1, 1, FAILED), drain(), LOSS, "SpotInterruption"),
-    ("killed while leaving", ended(1, 137), drain(), LOSS, "SpotInterruption"),
+    ("left on our word", ended(1, 0, DRAINED), drain(), INTERRUPTION, "SpotInterruption"),
+    ("left without a verdict", ended(1, 0), drain(), INTERRUPTION, "SpotInterruption"),
+    ("failed while leaving", ended(1, 1, FAILED), drain(), INTERRUPTION, "SpotInterruption"),
+    ("killed while leaving", ended(1, 137), drain(), INTERRUPTION, "SpotInterruption"),
     ("suspended", ended(1, 0, DRAINED), stopped(), STOPPED, "Suspended"),
     ("suspended and collected", ended(1, 0, DRAINED, disruption="DeletionByPodGC"), stopped(), STOPPED, "Suspended"),
     # the cluster took it
     *(
-        (f"disrupted: {reason}", ended(1, 0, disruption=reason), None, LOSS, reason)
+        (f"disrupted: {reason}", ended(1, 0, disruption=reason), None, INTERRUPTION, reason)
         for reason in ("PreemptionByScheduler", "DeletionByTaintManager", "EvictionByEvictionAPI", "DeletionByPodGC",
                        "TerminationByKubelet")
     ),
-    ("disrupted, exit 1 of torchrun", ended(1, 1, FAILED, disruption="PreemptionByScheduler"), None, LOSS,
+    ("disrupted, exit 1 of torchrun", ended(1, 1, FAILED, disruption="PreemptionByScheduler"), None, INTERRUPTION,
      "PreemptionByScheduler"),
     # somebody deleted it
-    ("deleted, exit 0", ended(1, 0, deleted_at=drain().at), None, LOSS, "PodDeleted"),
-    ("deleted, exit 143", ended(1, 143, deleted_at=drain().at), None, LOSS, "PodDeleted"),
-    ("deleted, drained", ended(1, 0, DRAINED, deleted_at=drain().at), None, LOSS, "PodDeleted"),
+    ("deleted, exit 0", ended(1, 0, deleted_at=drain().at), None, INTERRUPTION, "PodDeleted"),
+    ("deleted, exit 143", ended(1, 143, deleted_at=drain().at), None, INTERRUPTION, "PodDeleted"),
+    ("deleted, drained", ended(1, 0, DRAINED, deleted_at=drain().at), None, INTERRUPTION, "PodDeleted"),
     # the kubelet would not or could not keep it
     *(
-        (f"kubelet: {reason}", rejected(reason), None, LOSS, reason)
+        (f"kubelet: {reason}", rejected(reason), None, INTERRUPTION, reason)
         for reason in ("Terminated", "Shutdown", "NodeShutdown", "NodeLost", "NodeAffinity", "UnexpectedAdmissionError",
                        "Preempting", "TopologyAffinityError", "OutOfcpu", "OutOfmemory", "OutOfpods",
                        "OutOfnvidia.com/gpu")
@@ -130,9 +134,9 @@ CASES = [
     # the launcher's word
     ("torchrun exits 1, exception", ended(1, 1, FAILED), None, FAILURE, "UserException"),
     ("a training that hung", ended(1, 137, verdict("failed", "Stalled", signal=9)), None, FAILURE, "Stalled"),
-    ("drained without our knowing", ended(1, 0, DRAINED), None, LOSS, "SavedAndLeft"),
-    ("drained, torchrun exits 1", ended(1, 1, DRAINED), None, LOSS, "SavedAndLeft"),
-    ("fenced", ended(1, 1, verdict("fenced", "Fenced")), None, LOSS, "Fenced"),
+    ("drained without our knowing", ended(1, 0, DRAINED), None, INTERRUPTION, "SavedAndLeft"),
+    ("drained, torchrun exits 1", ended(1, 1, DRAINED), None, INTERRUPTION, "SavedAndLeft"),
+    ("fenced", ended(1, 1, verdict("fenced", "Fenced")), None, INTERRUPTION, "Fenced"),
     ("signal of its own", ended(1, 139, verdict("failed", "Signal11", signal=11)), None, FAILURE, "Signal11"),
     # the image cannot run the launcher
     ("python3 without its codecs", ended(1, 1, "Fatal Python error: init_fs_encoding: failed to get the Python codec\n"
@@ -146,21 +150,22 @@ CASES = [
     ("a module that the program lacks", ended(1, 1, verdict("failed", "UserException", exitCode=1,
      lastLines=["ModuleNotFoundError: No module named 'torch'"])), None, FAILURE, "UserException"),
     # the node lost the container: what containerd reports after a reboot, and when the container's shim was killed
-    ("the node restarted", ended(1, 255, trainer=lost("Unknown")), None, LOSS, "ContainerLost"),
-    ("the shim died", ended(1, 255, trainer=lost("Error")), None, LOSS, "ContainerLost"),
-    ("the kubelet did not find it", ended(1, 137, trainer=lost("ContainerStatusUnknown", 137)), None, LOSS,
+    ("the node restarted", ended(1, 255, trainer=lost("Unknown")), None, INTERRUPTION, "ContainerLost"),
+    ("the shim died", ended(1, 255, trainer=lost("Error")), None, INTERRUPTION, "ContainerLost"),
+    ("the kubelet did not find it", ended(1, 137, trainer=lost("ContainerStatusUnknown", 137)), None, INTERRUPTION,
      "ContainerLost"),
     ("the init container was lost", pod(phase="Failed", trainer=container(waiting="PodInitializing"),
-     init=(replace(ours(ended=True, exit_code=255), reason="Unknown"),)), None, LOSS, "ContainerLost"),
-    ("the node restarted after an order to leave", ended(1, 255, trainer=lost("Unknown")), drain(), LOSS,
+     init=(replace(ours(ended=True, exit_code=255), reason="Unknown"),)), None, INTERRUPTION, "ContainerLost"),
+    ("the node restarted after an order to leave", ended(1, 255, trainer=lost("Unknown")), drain(), INTERRUPTION,
      "SpotInterruption"),
     ("255 of the program", ended(1, 255, verdict("failed", "UserException", exitCode=255)), None, FAILURE,
      "UserException"),
     # SIGKILL from outside the program
-    ("SIGKILL", ended(1, 137, verdict("failed", "Signal9", signal=9)), None, LOSS, "Killed"),
-    ("SIGKILL behind a shell", ended(1, 137, verdict("failed", "UserException", exitCode=137)), None, LOSS, "Killed"),
+    ("SIGKILL", ended(1, 137, verdict("failed", "Signal9", signal=9)), None, INTERRUPTION, "Killed"),
+    ("SIGKILL behind a shell", ended(1, 137, verdict("failed", "UserException", exitCode=137)), None,
+     INTERRUPTION, "Killed"),
     ("SIGKILL of a rank", ended(1, 1, verdict("failed", "UserException", exitCode=1, lastLines=RANK_KILLED)), None,
-     LOSS, "Killed"),
+     INTERRUPTION, "Killed"),
     ("a rank raises, and others are killed", ended(1, 1, verdict("failed", "UserException", exitCode=1,
      lastLines=[line.replace("-9", "1") for line in RANK_KILLED] + RANK_KILLED[1:])), None, FAILURE,
      "UserException"),
@@ -171,10 +176,10 @@ CASES = [
     # the exit code
     ("exit 0", ended(1, 0), None, COMPLETED, "Exited"),
     ("exit 1", ended(1, 1, "Traceback: no"), None, FAILURE, "ExitCode"),
-    ("SIGKILL from outside", ended(1, 137), None, LOSS, "Killed"),
-    ("SIGTERM from outside", ended(1, 143), None, LOSS, "Killed"),
-    ("no word of the trainer", pod(phase="Failed", trainer=None), None, LOSS, "PodFailed"),
-    ("never ran", pod(phase="Failed", trainer=container(waiting="ContainerCreating")), None, LOSS, "PodFailed"),
+    ("SIGKILL from outside", ended(1, 137), None, INTERRUPTION, "Killed"),
+    ("SIGTERM from outside", ended(1, 143), None, INTERRUPTION, "Killed"),
+    ("no word of the trainer", pod(phase="Failed", trainer=None), None, INTERRUPTION, "PodFailed"),
+    ("never ran", pod(phase="Failed", trainer=container(waiting="ContainerCreating")), None, INTERRUPTION, "PodFailed"),
     ("init container failed without a word",
      pod(phase="Failed", init=(ours(ended=True, exit_code=3),), trainer=container(waiting="PodInitializing")),
      None, FAILURE, "ExitCode"),
@@ -202,10 +207,10 @@ def test_an_injected_sidecar_never_decides_how_the_trainer_ended(injected, code,
     assert (end.kind, end.reason) == (kind, reason)
 
 
-def test_an_injected_init_container_that_failed_is_a_loss_that_names_it():
+def test_an_injected_init_container_that_failed_is_an_interruption_that_names_it():
     failed = container(name="istio-init", ended=True, exit_code=1, message="iptables: no")
     end = classify(pod(phase="Failed", init=(failed,), trainer=container(waiting="PodInitializing")), None)
-    assert (end.kind, end.reason, end.infrastructure) == (LOSS, "PodFailed", True)
+    assert (end.kind, end.reason, end.infrastructure) == (INTERRUPTION, "PodFailed", True)
     assert end.message == "init container istio-init, which Holdfast did not add, ended with exit code 1: iptables: no"
 
 

@@ -29,7 +29,13 @@ from holdfast.core.observe.situation import is_live
 
 
 def record(number, **changes):
-    fields = {"tier": "spot", "kind": EndKind.LOSS, "reason": "NodeGone", "raised_at": at(-900), "ended_at": at(-60)}
+    fields = {
+        "tier": "spot",
+        "kind": EndKind.INTERRUPTION,
+        "reason": "NodeGone",
+        "raised_at": at(-900),
+        "ended_at": at(-60),
+    }
     return AttemptRecord(**{"number": number, **fields, **changes})
 
 
@@ -55,12 +61,12 @@ def test_wide_characters_count_as_bytes():
 
 
 def test_folding_leaves_the_counters_alone():
-    given_job = job(status(attempt(30, fenced=True, first_step=1), restarts={"losses": 29, "failures": 2},
+    given_job = job(status(attempt(30, fenced=True, first_step=1), restarts={"interruptions": 29, "failures": 2},
                            history=tuple(record(n) for n in range(10, 30)),
                            ledger={"attempts": 29, "folded_through": 9, "steps_lost": 7}))  # fmt: skip
     decision = settled(snapshot(given_job, ended(30, 0, verdict("drained", "SavedAndLeft"), deleted_at=at(0))))
     after = decision.status
-    assert (after.restarts.losses, after.restarts.failures) == (30, 2)
+    assert (after.restarts.interruptions, after.restarts.failures) == (30, 2)
     assert (after.ledger.attempts, after.ledger.folded_through, after.ledger.steps_lost) == (30, 10, 7)
     assert [entry.number for entry in after.history] == list(range(11, 31))
 
@@ -69,7 +75,7 @@ def test_an_end_is_counted_once_however_often_it_is_seen():
     view = (ended(1, 137, trainer=ended(1, 137).trainer),)
     first = settled(snapshot(job(status(attempt(fenced=True))), *view))
     again = settled(snapshot(stored(job(status(attempt(fenced=True))), first.status), *view))
-    assert again.status.restarts.losses == 1
+    assert again.status.restarts.interruptions == 1
     assert again.status.ledger.attempts == 1
 
 
@@ -259,7 +265,7 @@ def test_a_long_wait_for_capacity_does_not_push_out_what_happened_before():
     for number in range(2, 60):
         append(draft, record(number, kind=EndKind.STOPPED, reason="AcquireTimeout"), "Spot")
     numbers = [entry.number for entry in draft.status.history]
-    assert numbers == [1, *range(60 - tiers, 60)], "the loss, and the newest walk of the grid"
+    assert numbers == [1, *range(60 - tiers, 60)], "the interruption, and the newest walk of the grid"
     assert draft.status.ledger.attempts == 59
 
 

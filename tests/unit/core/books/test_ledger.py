@@ -35,7 +35,13 @@ HOUR = timedelta(hours=1)
 
 
 def record(number=1, **changes):
-    fields = {"tier": "spot", "kind": EndKind.LOSS, "reason": "NodeGone", "raised_at": at(-3700), "ended_at": at(-60)}
+    fields = {
+        "tier": "spot",
+        "kind": EndKind.INTERRUPTION,
+        "reason": "NodeGone",
+        "raised_at": at(-3700),
+        "ended_at": at(-60),
+    }
     return AttemptRecord(**{"number": number, **fields, **changes})
 
 

@@ -71,7 +71,7 @@ def test_a_successor_costs_money_too():
     assert on_dedicated("99.88").pause is False
 
 
-def test_expected_losses_and_starts_are_part_of_the_cost():
+def test_expected_interruptions_and_starts_are_part_of_the_cost():
     lossy = replace(SPOT, lifetime=HOUR)
     found = forecast(HUNDRED, Decimal(0), view(work=10 * HOUR), lossy, leaving=120)
     assert found.rest == pytest.approx(Decimal(10 * 6 / 5 + 1 / 6), abs=Decimal("0.001"))

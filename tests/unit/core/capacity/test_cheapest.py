@@ -27,7 +27,7 @@ def test_the_price_of_work():
     assert cost_rate(view(work=6000, tier="spot", changing=300), SPOT) == pytest.approx(1.05)
 
 
-def test_losses_make_a_tier_more_expensive():
+def test_interruptions_make_a_tier_more_expensive():
     lost = replace(SPOT, lifetime=HOUR)
     assert useful(view(), lost) == pytest.approx(1 - 600 / HOUR)
     assert useful(view(at_risk=600), lost) == pytest.approx(1 - 900 / HOUR)  # half of it on average

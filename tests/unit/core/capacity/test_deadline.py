@@ -97,7 +97,7 @@ def test_the_last_slack(slack, tier, words):
 def test_the_job_leaves_spot_before_the_net_is_lost():
     assert deadline(view(tier="spot", left=40 * HOUR + 1200)).tier == "spot"
     left = deadline(view(tier="spot", left=40 * HOUR + 1199))
-    assert (left.tier, "a loss of spot could make the job late" in left.reason) == ("dedicated", True)
+    assert (left.tier, "an interruption of spot could make the job late" in left.reason) == ("dedicated", True)
     assert deadline(view(tier="spot", left=40 * HOUR + 1200, at_risk=60)).tier == "dedicated"
 
 
@@ -121,7 +121,7 @@ def test_a_deadline_that_has_passed():
     assert "the deadline has passed" in choice.reason
 
 
-def test_in_time_without_losses_is_not_a_promise():
+def test_in_time_without_interruptions_is_not_a_promise():
     choice = deadline(view(left=40 * HOUR + 900))  # between the typical and the worst changeover
     assert (choice.tier, choice.late, choice.promised) == ("dedicated", 0, False)
 
@@ -272,7 +272,7 @@ def test_eager_goes_back_at_once_but_never_at_a_risk():
     eager = deadline(young)
     assert (eager.tier, eager.reason.split(";")[0]) == ("spot", "spot: up for 1 s, and returnPolicy is Eager")
     assert deadline(replace(young, left=40 * HOUR + 2399)).tier == "dedicated"
-    assert deadline(replace(young, work=300)).tier == "dedicated"  # it does not pay even without a loss
+    assert deadline(replace(young, work=300)).tier == "dedicated"  # it does not pay even without an interruption
 
 
 def test_never_goes_back_unless_the_deadline_requires_it():

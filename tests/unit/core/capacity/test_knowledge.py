@@ -123,8 +123,8 @@ def test_the_last_few_times_are_kept_and_the_worst_of_all():
 
 
 def test_a_reclaim():
-    found = only(knowledge.record_end((known(**UP, losses=2, node_time=60 * SECOND),), record(), taken=True))
-    assert found == known(losses=3, node_time=660 * SECOND, pace=SECOND, **seen("Lost", -60, -60))
+    found = only(knowledge.record_end((known(**UP, interruptions=2, node_time=60 * SECOND),), record(), taken=True))
+    assert found == known(interruptions=3, node_time=660 * SECOND, pace=SECOND, **seen("Lost", -60, -60))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_reclaim():
 )
 def test_an_end_that_the_tier_did_not_cause(changes, taken):
     found = only(knowledge.record_end((), record(**changes), taken=taken))
-    assert (found.losses, found.state, found.since, found.seen_at) == (0, Seen.UP, at(-660), at(-60))
+    assert (found.interruptions, found.state, found.since, found.seen_at) == (0, Seen.UP, at(-660), at(-60))
     assert found.node_time == 600 * SECOND
 
 

@@ -1,4 +1,4 @@
-"""Expected lifetime of a node: from losses, from assumptions, and as the pod's environment has it."""
+"""Expected lifetime of a node: from interruptions, from assumptions, and as the pod's environment has it."""
 
 from datetime import timedelta
 
@@ -9,7 +9,7 @@ from tests.support.decisions.snapshots import CONFIG, TIERS, at, job, profile, s
 from tests.support.decisions.tier_views import known
 
 from holdfast.api.profile import CapacityProfileStatus
-from holdfast.core.capacity.node_lifetime import REMEMBERED, loss_counts, mean_lifetime
+from holdfast.core.capacity.node_lifetime import REMEMBERED, interruptions_and_node_time, mean_lifetime
 from holdfast.core.decision import CreatePod
 from holdfast.core.observe.config import Assumptions
 
@@ -18,8 +18,8 @@ NOW = at(0)
 ASSUMED = Assumptions()
 
 
-def seen(losses, hours, ago=timedelta(0)):
-    return known(losses=losses, node_time=hours * HOUR, seen_at=NOW - ago)
+def seen(interruptions, hours, ago=timedelta(0)):
+    return known(interruptions=interruptions, node_time=hours * HOUR, seen_at=NOW - ago)
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,11 @@ def seen(losses, hours, ago=timedelta(0)):
     ],
 )
 def test_the_larger_node_time_counts(own, shared, found):
-    assert loss_counts(own, shared, NOW) == found
+    assert interruptions_and_node_time(own, shared, NOW) == found
 
 
 @pytest.mark.parametrize(
-    ("kind", "losses", "hours", "life"),
+    ("kind", "interruptions", "hours", "life"),
     [
         ("Spot", 0, 0, 2),
         ("Spot", 1, 4, 3),
@@ -50,18 +50,18 @@ def test_the_larger_node_time_counts(own, shared, found):
         ("CPU", 0, 0, 720),
     ],
 )
-def test_mean_lifetime(kind, losses, hours, life):
-    assert mean_lifetime(kind, losses, hours * HOUR, ASSUMED) == life * 3600.0
+def test_mean_lifetime(kind, interruptions, hours, life):
+    assert mean_lifetime(kind, interruptions, hours * HOUR, ASSUMED) == life * 3600.0
 
 
 @given(st.sampled_from(["Spot", "Dedicated", "CPU"]), st.integers(0, 10**6), st.timedeltas(timedelta(0), 10**4 * HOUR))
-def test_more_losses_are_a_shorter_life_and_more_time_a_longer_one(kind, losses, had):
-    assert 0 < mean_lifetime(kind, losses + 1, had, ASSUMED) < mean_lifetime(kind, losses, had, ASSUMED)
-    assert mean_lifetime(kind, losses, had + HOUR, ASSUMED) > mean_lifetime(kind, losses, had, ASSUMED)
+def test_more_interruptions_are_a_shorter_life_and_more_time_a_longer_one(kind, interruptions, had):
+    assert 0 < mean_lifetime(kind, interruptions + 1, had, ASSUMED) < mean_lifetime(kind, interruptions, had, ASSUMED)
+    assert mean_lifetime(kind, interruptions, had + HOUR, ASSUMED) > mean_lifetime(kind, interruptions, had, ASSUMED)
 
 
 def told(given_status, shared=None):
-    """The next pod's environment has the mean seconds between losses. Deciding again changes nothing."""
+    """The next pod's environment has the mean seconds between interruptions. Deciding again changes nothing."""
     found, capacity = None, {"tiers": list(TIERS)}
     if shared is not None:
         found = profile(*TIERS).model_copy(update={"status": CapacityProfileStatus(tiers=shared)})
@@ -73,7 +73,7 @@ def told(given_status, shared=None):
 
 
 def test_a_pod_gets_the_lifetime_that_is_known_of_its_tier():
-    other = known("dedicated", losses=50, node_time=HOUR, seen_at=NOW)
+    other = known("dedicated", interruptions=50, node_time=HOUR, seen_at=NOW)
     assert told(status()) == "7200"
     assert told(status(tiers=(seen(3, 10), other))) == "10800"
     assert told(status(tiers=(seen(3, 10), other)), shared=(seen(9, 98),)) == "36000"

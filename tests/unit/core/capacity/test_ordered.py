@@ -92,7 +92,7 @@ def test_a_move_must_pay_within_the_remaining_work():
 
 
 def test_a_move_must_pay_within_the_lifetime_of_the_node():
-    """Saves twice its life; costs 600 s there, 3 * 600 s back, and 3 * 300 s for what a loss takes."""
+    """Saves twice its life; costs 600 s there, 3 * 600 s back, and 3 * 300 s for what an interruption takes."""
 
     def to(life, **given):
         return ordered(

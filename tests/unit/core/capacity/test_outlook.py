@@ -36,7 +36,7 @@ def test_work_is_what_is_left_at_the_pace_that_was_measured():
     assert (found.view.changing, found.view.step, found.view.returns) == (0, 60, "Slack")
 
 
-def test_after_a_loss_work_is_left_from_the_checkpoint_on():
+def test_after_an_interruption_work_is_left_from_the_checkpoint_on():
     after = status(attempt(2, AttemptState.STARTING), checkpoint=saved(800), tiers=(known(pace=SECOND),))
     assert view(after).work == 99_200
     assert view(after.model_copy(update={"checkpoint": None, "progress": Progress(step=850)})).work == 99_150
@@ -135,25 +135,25 @@ def test_the_way_to_the_first_step():
     assert view(status(training(), tiers=several)).changing == 0
 
 
-# What a loss can cost
+# What an interruption can cost
 
 
 @pytest.mark.parametrize(
     ("checkpoint", "at_risk"),
     [
-        ({"every": "10m"}, 790),  # with the grace in which it is committed, and 90 s until the loss is noticed
+        ({"every": "10m"}, 790),  # with the grace in which it is committed, and 90 s until the interruption is noticed
         ({"every": "50 steps"}, 240),
         ({"every": "auto"}, 3600 + 100 + 90),
         ({"every": "auto", "gracePeriod": "10m"}, 20 * 600 + 600 + 90),  # if a save takes that long, they are rarer
-        ({"every": "auto", "maxLoss": "15m"}, 900 + 90),  # which has the save in it
-        ({"every": "auto", "maxLoss": "150s"}, 2 * 100 + 90),  # not to be kept if a save takes as long as it may
-        ({"every": "10m", "maxLoss": "10m"}, 600 + 90),
-        ({"every": "10m", "maxLoss": "1h"}, 790),
-        ({"every": "50 steps", "maxLoss": "1h"}, 240),
-        ({"every": "5000 steps", "maxLoss": "1h"}, 3600 + 90),
+        ({"every": "auto", "maxLostWork": "15m"}, 900 + 90),  # which has the save in it
+        ({"every": "auto", "maxLostWork": "150s"}, 2 * 100 + 90),  # not to be kept if a save takes as long as it may
+        ({"every": "10m", "maxLostWork": "10m"}, 600 + 90),
+        ({"every": "10m", "maxLostWork": "1h"}, 790),
+        ({"every": "50 steps", "maxLostWork": "1h"}, 240),
+        ({"every": "5000 steps", "maxLostWork": "1h"}, 3600 + 90),
     ],
 )
-def test_what_a_loss_can_cost(checkpoint, at_risk):
+def test_what_an_interruption_can_cost(checkpoint, at_risk):
     assert view(status(training(), checkpoint=saved(880)), checkpoint=checkpoint).at_risk == at_risk
 
 
@@ -229,7 +229,7 @@ def statuses(draw):
             acquire=draw(MEASURED),
             start=draw(MEASURED),
             pace=draw(st.none() | st.integers(1, 10**7).map(lambda micro: timedelta(microseconds=micro))),
-            losses=draw(st.integers(0, 99)),
+            interruptions=draw(st.integers(0, 99)),
             **draw(SPELLS),
         )
         for name in draw(st.lists(st.sampled_from(PRICED), unique=True))

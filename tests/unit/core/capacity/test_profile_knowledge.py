@@ -14,8 +14,8 @@ from tests.support.decisions.tier_views import SECOND, known, measured, seen
 from holdfast.api.knowledge import MAX_MEASURED, MAX_REFUSALS, MAX_SHAPES, MAX_TIERS, Seen, ShapeKnowledge
 from holdfast.api.profile import CapacityProfileStatus, Counted
 from holdfast.core.capacity import profile_knowledge
+from holdfast.core.capacity.interruption_counts import InterruptionCount
 from holdfast.core.capacity.knowledge import find
-from holdfast.core.capacity.loss_counts import LossCount
 from holdfast.core.capacity.profile_knowledge import JobView
 from holdfast.core.capacity.spells import FRESH, Spell, shared_spell
 from holdfast.core.observe.demand import Demand
@@ -59,23 +59,19 @@ def spell(state, since, seen_at):
 
 def test_several_jobs():
     one = known(
-        acquire=measured(1, 9),
-        start=measured(7, worst=70),
-        losses=1,
-        node_time=SECOND,
-        pace=SECOND,
-        observation="Free",
-        **UP,
-    )
-    other = known(acquire=measured(5), losses=2, node_time=2 * SECOND, observation="Billed", **seen("Lost", -100, -100))
-    counts = {"spot": LossCount(3, 3.5 * SECOND)}
+        acquire=measured(1, 9), start=measured(7, worst=70), interruptions=1, node_time=SECOND, pace=SECOND,
+        observation="Free", **UP,
+    )  # fmt: skip
+    gone = seen("Lost", -100, -100)
+    other = known(acquire=measured(5), interruptions=2, node_time=2 * SECOND, observation="Billed", **gone)
+    counts = {"spot": InterruptionCount(3, 3.5 * SECOND)}
     expected = shaped(known(
-        acquire=measured(1, 5, 9), start=measured(7, worst=70), losses=3, node_time=3 * SECOND, observation="Billed",
-        **seen("Lost", -100, -100),
+        acquire=measured(1, 5, 9), start=measured(7, worst=70), interruptions=3, node_time=3 * SECOND,
+        observation="Billed", **gone,
     ))  # fmt: skip
     found = together([(one,), (other, known("cpu"), known("of another grid"))], totals=counts, level=counts)
     assert found.tiers == (expected, known("cpu"))
-    assert found.counted == (Counted(tier="spot", losses=3, hours="0.000972"),)
+    assert found.counted == (Counted(tier="spot", interruptions=3, hours="0.000972"),)
     assert together([]) == EMPTY
 
 
@@ -100,7 +96,7 @@ def test_the_same_news_again_is_none(jobs, before):
 
 @given(st.lists(histories(), max_size=4), histories())
 def test_whatever_happened_fits_into_status(jobs, before):
-    found = together(jobs, CapacityProfileStatus(tiers=before), totals={"spot": LossCount(99, SECOND)})
+    found = together(jobs, CapacityProfileStatus(tiers=before), totals={"spot": InterruptionCount(99, SECOND)})
     assert CapacityProfileStatus.model_validate(found.to_object()) == found
     for one in found.tiers:
         assert (one.state is None) == (one.since is None) == (one.seen_at is None)
@@ -120,7 +116,7 @@ def test_no_more_tiers_than_the_profile_has():
     many = [tuple(known(f"t{number}", **UP) for number in range(first, first + MAX_TIERS)) for first in (0, 9)]
     tiers = [f"t{number}" for number in range(MAX_TIERS)]
     assert [one.tier for one in together(many, tiers=tiers).tiers] == tiers
-    before = CapacityProfileStatus(tiers=(known("renamed", losses=3, **UP),))
+    before = CapacityProfileStatus(tiers=(known("renamed", interruptions=3, **UP),))
     assert together([], before).tiers == ()
 
 
@@ -265,7 +261,7 @@ def test_no_sequence_of_jobs_of_one_namespace_changes_what_others_read(rounds):
         one, other = (find(status.tiers, "spot") or known() for status in (alone, beside))
         for namespace, accelerators in product(("vision", "language", "new"), (0, 1, 4, 8, 64)):
             assert shared_spell(other, accelerators, namespace) == shared_spell(one, accelerators, namespace)
-        for field in ("shapes", "losses", "node_time", "acquire", "observation"):
+        for field in ("shapes", "interruptions", "node_time", "acquire", "observation"):
             assert getattr(other, field) == getattr(one, field)
 
 
@@ -296,15 +292,16 @@ def test_a_profile_remembers_a_bounded_number_of_shapes():
 
 
 def test_what_jobs_knew_stays_known():
-    before = CapacityProfileStatus(tiers=(shaped(known(acquire=measured(4), observation="Billed", losses=2, **UP)),))
-    after = together([], before, totals={"spot": LossCount(2)})
+    remembered = shaped(known(acquire=measured(4), observation="Billed", interruptions=2, **UP))
+    before = CapacityProfileStatus(tiers=(remembered,))
+    after = together([], before, totals={"spot": InterruptionCount(2)})
     assert after.tiers == before.tiers
-    newer = together([(known(observation="Free"),)], after, totals={"spot": LossCount(2)})
+    newer = together([(known(observation="Free"),)], after, totals={"spot": InterruptionCount(2)})
     assert newer == after, "Free says no more than that nodes stood there"
 
 
 def test_people_see_which_tiers_are_up():
-    job = (known(**UP), known("dedicated", **seen("Refused", -9, -5)), known("cpu", losses=1))
+    job = (known(**UP), known("dedicated", **seen("Refused", -9, -5)), known("cpu", interruptions=1))
     lost = (known("spot-2", **seen("Lost", -9, -9)), known("cpu-2", **UP))
     tiers = (*NAMES, "spot-2", "cpu-2")
     found = together([seen_by(one, obtained=tiers) for one in (job, lost)], tiers=tiers, now=NOW)
@@ -374,17 +371,17 @@ def test_a_time_in_the_future_holds_nothing_back_for_long():
 
 # What is news
 
-STORED = CapacityProfileStatus(tiers=(known(losses=1, node_time=SECOND, **seen("Up", -900, -300)),))
+STORED = CapacityProfileStatus(tiers=(known(interruptions=1, node_time=SECOND, **seen("Up", -900, -300)),))
 
 
 @pytest.mark.parametrize(
     ("after", "news", "changed"),
     [
-        (known(losses=1, node_time=299 * SECOND, **seen("Up", -900, -1)), False, False),
-        (known(losses=1, node_time=300 * SECOND, **seen("Up", -900, 0)), True, False),
-        (known(losses=2, node_time=SECOND, **seen("Up", -900, -300)), True, False),
-        (known(losses=1, node_time=SECOND, **seen("Lost", -290, -290)), True, True),
-        (known(losses=1, node_time=SECOND, start=measured(1), **seen("Up", -900, -300)), True, False),
+        (known(interruptions=1, node_time=299 * SECOND, **seen("Up", -900, -1)), False, False),
+        (known(interruptions=1, node_time=300 * SECOND, **seen("Up", -900, 0)), True, False),
+        (known(interruptions=2, node_time=SECOND, **seen("Up", -900, -300)), True, False),
+        (known(interruptions=1, node_time=SECOND, **seen("Lost", -290, -290)), True, True),
+        (known(interruptions=1, node_time=SECOND, start=measured(1), **seen("Up", -900, -300)), True, False),
     ],
 )
 def test_passing_time_alone_is_not_news(after, news, changed):
@@ -393,8 +390,8 @@ def test_passing_time_alone_is_not_news(after, news, changed):
     assert profile_knowledge.availability_changed(STORED, status) == changed
 
 
-def test_what_is_counted_is_news_if_a_job_with_losses_is_gone():
-    counted = STORED.model_copy(update={"counted": (Counted(tier="spot", losses=1, hours=3),)})
-    older = STORED.model_copy(update={"counted": (Counted(tier="spot", losses=1, hours=4),)})
+def test_what_is_counted_is_news_if_a_job_with_interruptions_is_gone():
+    counted = STORED.model_copy(update={"counted": (Counted(tier="spot", interruptions=1, hours=3),)})
+    older = STORED.model_copy(update={"counted": (Counted(tier="spot", interruptions=1, hours=4),)})
     assert profile_knowledge.is_news(counted, STORED)
     assert not profile_knowledge.is_news(older, counted)

@@ -14,7 +14,7 @@ from holdfast.core.capacity.spells import (
     FRESH,
     Spell,
     extend_spell,
-    loss_known_at,
+    interruption_known_at,
     own_spell,
     patience,
     prevailing_spell,
@@ -98,18 +98,18 @@ def test_what_an_attempt_shows(given_attempt, after):
 
 @pytest.mark.parametrize("reason", ["PodDeleted", "EvictionByEvictionAPI", "SavedAndLeft"])
 def test_an_end_that_a_tenant_can_ask_for_says_nothing_about_the_tier(reason):
-    assert loss_known_at(attempt(state=AttemptState.DRAINING, drain=drain(reason=reason))) is None
+    assert interruption_known_at(attempt(state=AttemptState.DRAINING, drain=drain(reason=reason))) is None
 
 
 def test_a_notice_of_the_cluster_says_that_the_tier_takes_the_node():
-    assert loss_known_at(attempt(state=AttemptState.DRAINING, drain=drain())) == at(-2)
-    assert loss_known_at(attempt()) is None
+    assert interruption_known_at(attempt(state=AttemptState.DRAINING, drain=drain())) == at(-2)
+    assert interruption_known_at(attempt()) is None
 
 
 def test_a_node_that_will_go_counts_as_taken_back_as_soon_as_that_is_known():
     departs = Departure(reason="SpotInterruption", at=at(-10), deadline=at(90), leave_at=at(80))
-    assert loss_known_at(attempt(departure=departs)) == at(-10)
-    assert loss_known_at(attempt(departure=departs.model_copy(update={"reason": "PodDeleted"}))) is None
+    assert interruption_known_at(attempt(departure=departs)) == at(-10)
+    assert interruption_known_at(attempt(departure=departs.model_copy(update={"reason": "PodDeleted"}))) is None
 
 
 @pytest.mark.parametrize(

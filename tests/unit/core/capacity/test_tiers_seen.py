@@ -180,18 +180,21 @@ def test_life():
         )
         return one.lifetime / HOUR
 
-    few, many = {"losses": 3, "node_time": timedelta(hours=10)}, {"losses": 9, "node_time": timedelta(hours=48)}
+    few, many = (
+        {"interruptions": 3, "node_time": timedelta(hours=10)},
+        {"interruptions": 9, "node_time": timedelta(hours=48)},
+    )
     assert life() == 2
     assert life("dedicated") == 720
     assert life(own=few) == life(shared=few) == 12 / 4
     assert life(own=few, shared=many) == life(own=many, shared=few) == 5
-    assert life(own=few, shared=few) == life(own=few), "its own losses, told by its profile, are no further ones"
+    assert life(own=few, shared=few) == life(own=few), "its own interruptions, told by its profile, are no further ones"
 
 
-def test_losses_are_forgotten_after_a_day_without_an_observation():
+def test_interruptions_are_forgotten_after_a_day_without_an_observation():
     def life(hours):
         then = -hours * HOUR
-        return tier_view("spot", status(tiers=(known(losses=9, **seen("Refused", then, then)),))).lifetime / HOUR
+        return tier_view("spot", status(tiers=(known(interruptions=9, **seen("Refused", then, then)),))).lifetime / HOUR
 
     assert (life(24), life(24.1)) == (0.2, 2)
 

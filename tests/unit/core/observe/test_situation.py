@@ -59,7 +59,7 @@ def test_a_pod_of_this_very_decision():
 
 def record(number, *, estimated, uid=None):
     return AttemptRecord(
-        number=number, tier="spot", kind=EndKind.LOSS, reason="NodeGone", raised_at=at(-9), ended_at=at(-5),
+        number=number, tier="spot", kind=EndKind.INTERRUPTION, reason="NodeGone", raised_at=at(-9), ended_at=at(-5),
         estimated=estimated, pod_uid=uid,
     )  # fmt: skip
 

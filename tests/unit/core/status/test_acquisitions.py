@@ -20,7 +20,13 @@ def waiting(number: int = 2, **changes: Any) -> Attempt:
 
 def ended(**changes: Any) -> AttemptRecord:
     return AttemptRecord(
-        number=2, tier="spot", kind=EndKind.LOSS, reason="AcquireTimeout", raised_at=at(-600), ended_at=at(0), **changes
+        number=2,
+        tier="spot",
+        kind=EndKind.INTERRUPTION,
+        reason="AcquireTimeout",
+        raised_at=at(-600),
+        ended_at=at(0),
+        **changes,
     )
 
 

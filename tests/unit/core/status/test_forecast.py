@@ -244,12 +244,12 @@ def expected(given_job, *pods, **view):
     return found.cost, found.slack, found.late
 
 
-def test_the_expected_cost_includes_the_tiers_losses():
+def test_the_expected_cost_includes_the_tiers_interruptions():
     """99,100 steps of 1 s at 1.02 an hour are 28.08, and 590 s were paid for; Spot takes some of it back."""
     cost, slack, late = expected(under("Deadline", a_status(training(), decision=RUNS)), pod())
     assert Decimal("28.25") < cost < 2 * Decimal("28.25")
     assert (slack, late) == (timedelta(hours=10), None)
-    kept = known(state=None, losses=0, node_time=timedelta(days=400))
+    kept = known(state=None, interruptions=0, node_time=timedelta(days=400))
     reliable, *_ = expected(under("Deadline", a_status(training(), tiers=(kept,), decision=RUNS)), pod())
     assert Decimal("28.24") < reliable < Decimal("28.26")
 

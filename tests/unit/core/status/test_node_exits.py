@@ -36,7 +36,7 @@ NO_EXIT = {
 
 
 def record(number, **changes):
-    fields = {"tier": "spot", "kind": EndKind.LOSS, "reason": "NodeGone", "raised_at": at(-900),
+    fields = {"tier": "spot", "kind": EndKind.INTERRUPTION, "reason": "NodeGone", "raised_at": at(-900),
               "scheduled_at": at(-800), "ended_at": at(-60)}  # fmt: skip
     return AttemptRecord(**{"number": number, **fields, **changes})
 
@@ -49,7 +49,7 @@ def after_end(reason, kind):
     return given_job.status, decision.status
 
 
-@pytest.mark.parametrize("kind", [EndKind.LOSS, EndKind.STOPPED])
+@pytest.mark.parametrize("kind", [EndKind.INTERRUPTION, EndKind.STOPPED])
 def test_an_attempt_that_was_ordered_to_leave_counts_with_that_reason(kind):
     before, after = after_end("KeepingDeadline", kind)
     assert node_exits(before, after) == (NodeExit("Spot", "KeepingDeadline"),)

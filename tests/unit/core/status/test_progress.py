@@ -155,8 +155,8 @@ def test_metrics_are_written_and_stay_when_a_report_has_none():
 # Breaks if the report of a pod that is kept for its logs replaces that of a later attempt whose pod is gone.
 def test_an_older_pods_report_does_not_return_once_a_later_one_is_gone():
     later = AttemptRecord(
-        number=2, tier="spot", kind="Loss", reason="NodeGone", raised_at=at(-900), ended_at=at(-2), first_step=701,
-        last_step=900,
+        number=2, tier="spot", kind="Interruption", reason="NodeGone", raised_at=at(-900), ended_at=at(-2),
+        first_step=701, last_step=900,
     )  # fmt: skip
     saved = CheckpointStatus(step=880, uri="s3://runs/880", committed_at=at(-20))
     before = status(

@@ -27,7 +27,13 @@ FINAL = {"phase": Phase.COMPLETED, "finished_at": at(-60), "attempt": 9}
 
 
 def record(number, **changes):
-    fields = {"tier": "spot", "kind": EndKind.LOSS, "reason": "NodeGone", "raised_at": at(-900), "ended_at": at(-60)}
+    fields = {
+        "tier": "spot",
+        "kind": EndKind.INTERRUPTION,
+        "reason": "NodeGone",
+        "raised_at": at(-900),
+        "ended_at": at(-60),
+    }
     return AttemptRecord(**{"number": number, **fields, **changes})
 
 
@@ -131,7 +137,12 @@ def test_without_a_time_to_live_a_job_stays():
 @pytest.mark.parametrize(
     ("current", "changes", "phase", "reason"),
     [
-        (attempt(2, AttemptState.INTENDED, retry_at=at(9)), {"restarts": {"losses": 1}}, "Recovering", "BackOff"),
+        (
+            attempt(2, AttemptState.INTENDED, retry_at=at(9)),
+            {"restarts": {"interruptions": 1}},
+            "Recovering",
+            "BackOff",
+        ),
         (attempt(1, AttemptState.INTENDED, retry_at=at(9), refusals=1), {}, "Acquiring", "PodRefused"),
         (attempt(state=AttemptState.ACQUIRING), {}, "Acquiring", None),
     ],

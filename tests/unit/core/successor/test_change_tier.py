@@ -69,7 +69,7 @@ def test_on_spot_at_most_one_successor_comes_up_with_any_slack(slack, policy):
         numbers.add(decision.status.attempt)
         given_job, now = stored(given_job, decision.status), now + 60
     assert len(numbers) <= 2
-    assert given_job.status.restarts.losses == 0
+    assert given_job.status.restarts.interruptions == 0
 
 
 def test_a_node_that_was_given_back_is_not_asked_for_again_at_once():
@@ -82,7 +82,7 @@ def test_a_node_that_was_given_back_is_not_asked_for_again_at_once():
     assert decision.status.current.return_after <= at(0) + timedelta(minutes=10)
 
 
-def test_a_reason_that_may_last_delays_the_next_try_and_a_loss_does_not():
+def test_a_reason_that_may_last_delays_the_next_try_and_an_interruption_does_not():
     given_job = under("Cheapest", status(training("dedicated", failed_successors=2), successor=follower(STARTING)))
     stuck = placed(2, node="n2", trainer=container(waiting="InvalidImageName"))
     failed = settled(snapshot(given_job, pod(), stuck, reports=[says(0)])).status.current
@@ -93,9 +93,9 @@ def test_a_reason_that_may_last_delays_the_next_try_and_a_loss_does_not():
 
 # Breaks if back-offs add up until the deadline cannot be kept: only the cost of a failed start is calculated.
 @pytest.mark.parametrize(("slack", "waits"), [(36_000, 300), (1_600, 0), (60, 0)])
-def test_no_more_time_is_waited_after_a_loss_than_the_deadline_allows(slack, waits):
+def test_no_more_time_is_waited_after_an_interruption_than_the_deadline_allows(slack, waits):
     paces = (known(state=None), known("dedicated", state=None))
-    lost = status(attempt(1, STARTING), tiers=paces, progress={"step": 900}, fruitless_losses=5)
+    lost = status(attempt(1, STARTING), tiers=paces, progress={"step": 900}, fruitless_interruptions=5)
     view = snapshot(under("Deadline", lost, slack=slack), pod(trainer=None), cluster=nodes(without=("n1",)))
     after = decide(view).status
     assert after.history[-1].reason == "NodeGone"

@@ -86,7 +86,7 @@ def test_the_pod_of_a_slow_rank_is_replaced_while_the_others_train():
     assert world.status.history[0].node == bad
     assert world.node_of(2) != bad
     assert len(world.created) == 5
-    assert world.status.restarts.losses == 0
+    assert world.status.restarts.interruptions == 0
     assert [one.status for one in world.status.conditions if one.type == "SlowRank"] == ["False"]
 
 
@@ -120,4 +120,4 @@ def test_a_node_is_lost_while_another_one_replaces_the_slow_one():
         world.pass_time(10)
     world.train()
     assert world.status.phase is Phase.RUNNING
-    assert world.status.restarts.losses == 1
+    assert world.status.restarts.interruptions == 1

@@ -12,7 +12,7 @@ AT = "2026-11-21T11:00:00Z"
 def members(*, synced: bool = True) -> tuple[Cache, PodMembership]:
     cache = Cache()
     current = {"number": 2, "state": "Running", "tier": TIER, "raisedAt": AT}
-    record = {"number": 1, "tier": "cpu", "kind": "Loss", "reason": "x", "raisedAt": AT, "endedAt": AT}
+    record = {"number": 1, "tier": "cpu", "kind": "Interruption", "reason": "x", "raisedAt": AT, "endedAt": AT}
     cache.put_job(raw_job(attempt=4, current=current, history=[record]))
     cache.put_pod(raw_pod("a-1-0", "old", 11, attempt=1))
     cache.put_pod(raw_pod("a-2-0", "now", 12, attempt=2))

@@ -26,10 +26,10 @@ def test_a_profile_of_which_nothing_is_known_is_not_written(world: World) -> Non
 def test_news_is_written_at_once_and_then_at_a_bounded_rate(world: World) -> None:
     world.job("a")
     world.once()
-    world.job("a", losses=1)
+    world.job("a", interruptions=1)
     world.once()
     assert (world.spot()[0], world.writes) == (1, 1)
-    world.job("a", losses=2)
+    world.job("a", interruptions=2)
     world.pass_by(EVERY - 1)
     assert (world.spot()[0], world.writes) == (1, 1)
     world.pass_by(1)
@@ -44,12 +44,12 @@ def test_that_a_tier_stays_up_is_written_seldom(world: World) -> None:
     assert world.writes == 3, "once, and then every five minutes"
     seen = world.status().tiers[0]
     assert seen.seen_at == world.clock.now()
-    assert (seen.losses, seen.node_time) == (0, timedelta(seconds=600))
+    assert (seen.interruptions, seen.node_time) == (0, timedelta(seconds=600))
 
 
 def test_idle_jobs_cost_no_write(world: World) -> None:
     for number in range(20):
-        world.job(f"j{number}", losses=1, node_time=60, phase="Completed")
+        world.job(f"j{number}", interruptions=1, node_time=60, phase="Completed")
     world.once()
     for _ in range(60):
         world.pass_by()
@@ -59,7 +59,7 @@ def test_idle_jobs_cost_no_write(world: World) -> None:
 def test_few_profiles_at_a_time(runner: asyncio.Runner) -> None:
     many = World(runner, *(f"p{number}" for number in range(2 * WRITES + 1)))
     for number in range(2 * WRITES + 1):
-        many.job(f"j{number}", f"p{number}", losses=1)
+        many.job(f"j{number}", f"p{number}", interruptions=1)
     counts = []
     for _ in range(4):
         many.pass_by(1)
@@ -68,7 +68,7 @@ def test_few_profiles_at_a_time(runner: asyncio.Runner) -> None:
 
 
 def test_a_follower_writes_nothing(world: World) -> None:
-    world.job("a", losses=1)
+    world.job("a", interruptions=1)
     world.profiles._writer._gate.close()
     world.once()
     world.end()
@@ -76,9 +76,9 @@ def test_a_follower_writes_nothing(world: World) -> None:
 
 
 def test_an_operator_that_ends_writes_what_is_left(world: World) -> None:
-    world.job("a", losses=1)
+    world.job("a", interruptions=1)
     world.once()
-    world.job("a", losses=2)
+    world.job("a", interruptions=2)
     world.end()
     assert world.spot()[0] == 2
     world.end()
@@ -120,7 +120,7 @@ def test_a_refusal_is_kept_by_the_number_of_accelerators_of_the_tier(world: Worl
 
 
 def test_a_conflict_is_tried_again_on_what_is_there_by_then(world: World) -> None:
-    world.job("a", losses=1)
+    world.job("a", interruptions=1)
     world.put_profile("grid", tiers=(*TIERS, "cpu"))
     world.once()
     assert world.spot() == (0, timedelta(0))
@@ -134,7 +134,7 @@ def test_a_conflict_is_tried_again_on_what_is_there_by_then(world: World) -> Non
 )
 def test_an_error_is_tried_again(world: World, error: ApiError) -> None:
     world.client.on("PATCH", "/status$", error)
-    world.job("a", losses=1)
+    world.job("a", interruptions=1)
     world.once()
     world.pass_by(1)
     assert world.writes == 1, "not at once"
@@ -148,17 +148,17 @@ def test_a_write_without_an_answer_counts_once(world: World) -> None:
         raise ApiError(0, "Unreachable", "no answer")
 
     world.client.on("PATCH", "/status$", lost)
-    world.job("a", losses=1)
+    world.job("a", interruptions=1)
     world.once()
     world.cache.put_profile(world.client.objects[f"{PATH}/grid"])
-    world.job("a", losses=2)
+    world.job("a", interruptions=2)
     world.pass_by()
     assert world.spot()[0] == 2
 
 
 def test_a_status_that_cannot_be_read_is_written_anew(world: World, caplog: pytest.LogCaptureFixture) -> None:
     bad = world.put_profile("grid")
-    bad["status"] = {"tiers": [{"tier": 7, "losses": -3}], "counted": "x"}
+    bad["status"] = {"tiers": [{"tier": 7, "interruptions": -3}], "counted": "x"}
     world.cache.put_profile(world.client.put(f"{PATH}/grid", bad))
     assert "grid" in world.cache.profiles, "jobs can use it all the same"
     world.once()
@@ -176,7 +176,7 @@ def test_nodes_on_which_attempts_end_are_remembered(world: World) -> None:
     """Breaks if what a job finds out about a node does not reach the profile, or goes with the job."""
     world.cache.put_node(raw_node("n1"))
     ended = {
-        "number": 1, "tier": "spot", "node": "n1", "kind": "Loss", "reason": "NodeSilent",
+        "number": 1, "tier": "spot", "node": "n1", "kind": "Interruption", "reason": "NodeSilent",
         "raisedAt": format_time(world.clock.now()), "endedAt": format_time(world.clock.now()),
     }  # fmt: skip
     world.job("a", history=[ended])
@@ -191,7 +191,7 @@ def test_nodes_on_which_attempts_end_are_remembered(world: World) -> None:
 
 
 def test_a_status_that_another_client_wrote_is_corrected(world: World) -> None:
-    world.job("a", losses=2)
+    world.job("a", interruptions=2)
     world.once()
     raw = world.client.objects[f"{PATH}/grid"]
     world.cache.put_profile(world.client.put(f"{PATH}/grid", {**raw, "status": {}}))
@@ -215,10 +215,10 @@ def test_jobs_are_asked_again_when_a_tier_came_or_went_and_not_all_at_once(world
 
 def test_jobs_are_not_asked_again_for_less(world: World) -> None:
     for number in range(9):
-        world.job(f"j{number}", losses=1, **world.running(10))
+        world.job(f"j{number}", interruptions=1, **world.running(10))
     world.once()
     world.queue = world.profiles._queue = WorkQueue(world.clock)
     for number in range(9):
-        world.job(f"j{number}", losses=2, **world.running(10))
+        world.job(f"j{number}", interruptions=2, **world.running(10))
     world.pass_by()
     assert (world.writes, world.queue.scheduled) == (2, 0)

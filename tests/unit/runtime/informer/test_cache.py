@@ -165,14 +165,14 @@ def test_a_profile_whose_status_cannot_be_read_is_used_without_it(cache: Cache) 
     profile: dict[str, Any] = {
         "metadata": {"name": "default", "uid": "c1", "resourceVersion": "3"},
         "spec": {"tiers": [{"name": "cpu", "kind": "CPU"}]},
-        "status": {"tiers": [{"tier": "cpu", "losses": "many"}]},
+        "status": {"tiers": [{"tier": "cpu", "interruptions": "many"}]},
     }
     assert cache.put_profile(profile) == {A}
     assert cache.profiles["default"].status.tiers == ()
-    assert "status.tiers[0].losses" in cache.bad_status["default"]
-    profile["metadata"]["resourceVersion"], profile["status"] = "4", {"tiers": [{"tier": "cpu", "losses": 3}]}
+    assert "status.tiers[0].interruptions" in cache.bad_status["default"]
+    profile["metadata"]["resourceVersion"], profile["status"] = "4", {"tiers": [{"tier": "cpu", "interruptions": 3}]}
     assert cache.put_profile(profile) == set(), "no job is woken by a new status"
-    assert cache.profiles["default"].status.tiers[0].losses == 3
+    assert cache.profiles["default"].status.tiers[0].interruptions == 3
     assert cache.bad_status == {}
 
 

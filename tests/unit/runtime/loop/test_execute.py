@@ -75,7 +75,7 @@ def leaving(job: TrainingJob, kind: str, order: int = 1) -> Decision:
     return Decision(status, orders=orders)
 
 
-@pytest.mark.parametrize(("kind", "offered"), [("Loss", [1]), ("Stopped", [])])
+@pytest.mark.parametrize(("kind", "offered"), [("Interruption", [1]), ("Stopped", [])])
 async def test_only_an_order_to_drain_for_a_notice_does_not_wait_for_the_status(
     bench: Any, kind: str, offered: list[int]
 ) -> None:
@@ -91,7 +91,7 @@ async def test_an_operator_that_does_not_lead_gives_no_order(bench: Any) -> None
     job = stored(bench)
     bench.gate.close()
     with pytest.raises(ApiError):
-        await bench.executor.apply(job, leaving(job, "Loss"))
+        await bench.executor.apply(job, leaving(job, "Interruption"))
     assert bench.board.offered == []
 
 
@@ -104,7 +104,7 @@ async def test_the_new_pod_is_made_before_the_old_one_is_cleared_away(bench: Any
 
 
 async def test_clearing_away_waits_until_other_jobs_have_their_new_pods(bench: Any) -> None:
-    """Breaks if a job keeps its turn: after the loss of a node, the pods of the last jobs would come last of all."""
+    """Breaks if a job keeps its turn: after losing a node, the pods of the last jobs would come last of all."""
     bench.executor._turns = asyncio.Semaphore(1)
     job = stored(bench)
     clear, new = ReleasePod("a-0-0", "p0"), create()

@@ -1,4 +1,4 @@
-"""When to save: Daly's interval, its bounds, and the most that a loss may cost."""
+"""When to save: Daly's interval, its bounds, and the most that an interruption may cost."""
 
 import math
 
@@ -38,7 +38,7 @@ def test_daly_as_in_the_paper(between: float, minutes: float) -> None:
 
 
 def expected_time(interval: float, cost: float, between: float) -> float:
-    """Expected time for a second of work, losses at random: M (exp((t + d) / M) - 1) / t."""
+    """Expected time for a second of work, interruptions at random: M (exp((t + d) / M) - 1) / t."""
     return between * math.expm1((interval + cost) / between) / interval
 
 
@@ -87,21 +87,21 @@ def test_only_the_last_few_saves_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("costs", "max_loss", "seconds"),
+    ("costs", "max_lost_work", "seconds"),
     [
         ((), 600.0, 300.0),
         ((cost(1.0),), 600.0, 599.0),
         ((cost(0.1, 60.0),), 600.0, 540.0),
-        ((cost(1.0), cost(0.1, 60.0), cost(1.0)), 600.0, 540.0),  # the slowest commit: maxLoss is a promise
+        ((cost(1.0), cost(0.1, 60.0), cost(1.0)), 600.0, 540.0),  # the slowest commit: maxLostWork is a promise
         ((cost(0.1, 300.0),), 600.0, 300.0),
         ((cost(0.1, 400.0),), 600.0, 400.0),  # cannot be met: one save follows the other
     ],
 )
-def test_interval_for_a_loss(costs: tuple[Cost, ...], max_loss: float, seconds: float) -> None:
-    assert longest_interval(costs, max_loss) == pytest.approx(seconds)
+def test_interval_for_an_interruption(costs: tuple[Cost, ...], max_lost_work: float, seconds: float) -> None:
+    assert longest_interval(costs, max_lost_work) == pytest.approx(seconds)
 
 
-STEPS, TEN_MINUTES, AUTO = Every(steps=5), Every(seconds=600.0), Every(auto=True, between_losses=7200.0)
+STEPS, TEN_MINUTES, AUTO = Every(steps=5), Every(seconds=600.0), Every(auto=True, between_interruptions=7200.0)
 
 
 @pytest.mark.parametrize(
@@ -114,13 +114,18 @@ STEPS, TEN_MINUTES, AUTO = Every(steps=5), Every(seconds=600.0), Every(auto=True
         (AUTO, (cost(1.0),), {"age": 120.0}, False),
         (AUTO, (cost(1.0),), {"age": 121.0}, True),
         (AUTO, (cost(1.0),), {"age": 121.0}, True),
-        # For any `every`, no state becomes older than maxLoss: a save begins at the last step before that.
-        (Every(steps=5, max_loss=60.0), (cost(10.0),), {"step": 6, "age": 49.0}, False),
-        (Every(steps=5, max_loss=60.0), (cost(10.0),), {"step": 6, "age": 51.0}, True),
-        (Every(steps=5, max_loss=60.0), (cost(10.0),), {"step": 6, "age": 41.0, "last_step": 10.0}, True),
-        (Every(steps=5, max_loss=60.0), (cost(10.0),), {"step": 6, "age": 39.0, "last_step": 10.0}, False),
-        (Every(seconds=60.0, max_loss=60.0), (cost(10.0),), {"age": 51.0}, True),
-        (Every(auto=True, between_losses=7200.0, max_loss=60.0), (cost(1.0),), {"age": 58.0, "last_step": 2.0}, True),
+        # For any `every`, no state becomes older than maxLostWork: a save begins at the last step before that.
+        (Every(steps=5, max_lost_work=60.0), (cost(10.0),), {"step": 6, "age": 49.0}, False),
+        (Every(steps=5, max_lost_work=60.0), (cost(10.0),), {"step": 6, "age": 51.0}, True),
+        (Every(steps=5, max_lost_work=60.0), (cost(10.0),), {"step": 6, "age": 41.0, "last_step": 10.0}, True),
+        (Every(steps=5, max_lost_work=60.0), (cost(10.0),), {"step": 6, "age": 39.0, "last_step": 10.0}, False),
+        (Every(seconds=60.0, max_lost_work=60.0), (cost(10.0),), {"age": 51.0}, True),
+        (
+            Every(auto=True, between_interruptions=7200.0, max_lost_work=60.0),
+            (cost(1.0),),
+            {"age": 58.0, "last_step": 2.0},
+            True,
+        ),
     ],
 )
 def test_due(every: Every, costs: tuple[Cost, ...], now: dict[str, float], answer: bool) -> None:
@@ -146,7 +151,7 @@ def test_auto_stays_in_its_bounds(costs: tuple[Cost, ...], between: float | None
 
 
 @given(costs_strategy.filter(bool), betweens, betweens)
-def test_fewer_losses_mean_fewer_saves(costs: tuple[Cost, ...], one: float, other: float) -> None:
+def test_fewer_interruptions_mean_fewer_saves(costs: tuple[Cost, ...], one: float, other: float) -> None:
     assert auto_interval(costs, min(one, other)) <= auto_interval(costs, max(one, other)) * (1 + 1e-9)
 
 
@@ -162,22 +167,23 @@ everys = st.sampled_from([Every(steps=10**6), Every(seconds=1e6), Every(auto=Tru
 
 
 @given(everys, costs_strategy, st.floats(10, 7200), st.floats(0.1, 5.0))
-def test_no_loss_costs_more_than_it_may(
-    every: Every, costs: tuple[Cost, ...], max_loss: float, step_seconds: float
+def test_no_interruption_costs_more_than_it_may(
+    every: Every, costs: tuple[Cost, ...], max_lost_work: float, step_seconds: float
 ) -> None:
-    """Train until a save is due, which then takes as long as the longest one so far. A loss just before its commit
-    costs at most maxLoss; otherwise a warning says that this cannot be met, and the loss costs at most one step more.
+    """Train until a save is due, which then takes as long as the longest one so far. An interruption just before its
+    commit costs at most maxLostWork; otherwise a warning says that this cannot be met, and the interruption costs at
+    most one step more.
     """
-    every = Every(every.steps, every.seconds, every.auto, every.between_losses, max_loss)
-    commit = max((one.commit for one in costs), default=max_loss / 2)
+    every = Every(every.steps, every.seconds, every.auto, every.between_interruptions, max_lost_work)
+    commit = max((one.commit for one in costs), default=max_lost_work / 2)
     age = 0.0
     for step in range(1, 10**6):
         age += step_seconds
         if is_due(every, costs, step=step, age=age, last_step=step_seconds):
             break
-    if 2 * commit <= max_loss and step_seconds <= max_loss - commit:
-        assert age + commit <= max_loss * (1 + 1e-9)
-    elif 2 * commit > max_loss:
+    if 2 * commit <= max_lost_work and step_seconds <= max_lost_work - commit:
+        assert age + commit <= max_lost_work * (1 + 1e-9)
+    elif 2 * commit > max_lost_work:
         assert age + commit <= 2 * commit + step_seconds
         assert "cannot be met" in (warning(every, costs) or "")
 
@@ -186,21 +192,21 @@ def test_no_loss_costs_more_than_it_may(
     ("every", "costs", "words"),
     [
         (AUTO, (cost(90.0),), None),
-        (Every(auto=True, max_loss=60.0), (), None),
-        (Every(auto=True, max_loss=60.0), (cost(1.0),), None),
+        (Every(auto=True, max_lost_work=60.0), (), None),
+        (Every(auto=True, max_lost_work=60.0), (cost(1.0),), None),
         (
-            Every(auto=True, max_loss=60.0),
+            Every(auto=True, max_lost_work=60.0),
             (cost(1.0, 40.0),),
-            "checkpoint.maxLoss (60 s) cannot be met: a save takes 40.0 s until it is committed, so a loss may cost "
-            "80.0 s; allow at least that, or use a faster storage",
+            "checkpoint.maxLostWork (60 s) cannot be met: a save takes 40.0 s until it is committed, so an "
+            "interruption may cost 80.0 s; allow at least that, or use a faster storage",
         ),
         (
-            Every(seconds=60.0, max_loss=60.0),
+            Every(seconds=60.0, max_lost_work=60.0),
             (cost(10.0),),
-            "checkpoint.maxLoss (60 s) needs a save every 50.0 s, and each costs 10.0 s of training: 20% of the time; "
-            "a longer maxLoss makes training faster",
+            "checkpoint.maxLostWork (60 s) needs a save every 50.0 s, and each costs 10.0 s of training: 20% of the "
+            "time; a longer maxLostWork makes training faster",
         ),
     ],
 )
-def test_warnings_about_max_loss(every: Every, costs: tuple[Cost, ...], words: str | None) -> None:
+def test_warnings_about_max_lost_work(every: Every, costs: tuple[Cost, ...], words: str | None) -> None:
     assert warning(every, costs) == words

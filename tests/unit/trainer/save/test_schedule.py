@@ -64,7 +64,7 @@ class Clock:
 
 
 def test_auto_follows_what_saves_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, auto = Clock(monkeypatch), Every(auto=True, between_losses=7200.0)
+    clock, auto = Clock(monkeypatch), Every(auto=True, between_interruptions=7200.0)
     found = SaveSchedule(Progress())
 
     def steps_until_due() -> int:
@@ -88,8 +88,8 @@ def test_auto_follows_what_saves_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     assert steps_until_due() == 81
 
 
-def test_a_save_begins_before_a_step_that_would_exceed_max_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, every = Clock(monkeypatch), Every(steps=1000, max_loss=60.0)
+def test_a_save_begins_before_a_step_that_would_exceed_max_lost_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, every = Clock(monkeypatch), Every(steps=1000, max_lost_work=60.0)
     found = SaveSchedule(Progress())
     found.start(None)
     found.record_begun()
@@ -109,18 +109,22 @@ def test_the_cost_of_a_save_is_what_it_uploaded() -> None:
     assert [cost.size for cost in found.costs] == [1000, 100]
 
 
-def test_a_max_loss_that_cannot_be_met_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_max_lost_work_that_cannot_be_met_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     found = SaveSchedule(Progress())
-    found.is_due(1, Every(steps=1000, max_loss=60.0))
+    found.is_due(1, Every(steps=1000, max_lost_work=60.0))
     for _ in range(3):
         found.record_saved(Saved(1, "memory://store/manifests/x.json", 1 << 30, 50.0, ""), 0.0)
-    assert capsys.readouterr().err.count("maxLoss (60 s) cannot be met") == 1
+    assert capsys.readouterr().err.count("maxLostWork (60 s) cannot be met") == 1
 
 
 def test_a_skipped_save_stays_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breaks if a skipped save restarts the interval or the time that maxLoss allows, or waits for N more steps."""
+    """Breaks if a skipped save restarts the interval or the time that maxLostWork allows, or waits for N more steps."""
     clock = Clock(monkeypatch)
-    for every in (Every(steps=1000, max_loss=60.0), Every(seconds=30.0), Every(auto=True, between_losses=600.0)):
+    for every in (
+        Every(steps=1000, max_lost_work=60.0),
+        Every(seconds=30.0),
+        Every(auto=True, between_interruptions=600.0),
+    ):
         found = SaveSchedule(Progress())
         found.start(None)
         clock.now += 200.0
@@ -204,8 +208,8 @@ def test_a_save_that_begins_otherwise_is_planned_no_more() -> None:
 
 
 def test_asking_ahead_counts_the_step_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With max_loss, the state may be as old as it gets after the step that is still to be done."""
-    clock, every = Clock(monkeypatch), Every(steps=1000, max_loss=60.0)
+    """With max_lost_work, the state may be as old as it gets after the step that is still to be done."""
+    clock, every = Clock(monkeypatch), Every(steps=1000, max_lost_work=60.0)
     found = SaveSchedule(Progress())
     found.start(None)
     clock.now += 9.0

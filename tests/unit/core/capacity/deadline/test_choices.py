@@ -54,7 +54,7 @@ def test_expensive_spot_is_not_used_while_there_is_time_to_wait():
     dear = replace(SPOT, name="dear", price=Decimal("2.3"))
     assert deadline(view(OUT, dear, DEDICATED, left=80 * HOUR)).tier is None
     given = view(held(OUT, 2 * HOUR), dear, DEDICATED, left=42 * HOUR)
-    assert deadline(given).tier == "dedicated", "a loss would cost more than it saves"
+    assert deadline(given).tier == "dedicated", "an interruption would cost more than it saves"
     assert deadline(view(held(OUT, 2 * HOUR), held(dear, 3 * HOUR), DEDICATED, left=42 * HOUR)).tier == "dear"
     back = deadline(view(held(SPOT, 5 * HOUR), dear, DEDICATED, tier="dear"))
     assert back.tier == "spot"

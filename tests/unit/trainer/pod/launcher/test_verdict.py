@@ -43,7 +43,7 @@ CLASSES = [
     (end(None, 9, stalled="no step"), "failed", "Stalled"),
     (end(None, 9, stalled="no step", ranks=(rank("running"),)), "failed", "Stalled"),
     (end(None, 9, stalled="no step", ranks=(rank("failed", reason="ValueError"),)), "failed", "ValueError"),
-    # The launcher ends the ranks of a training that hangs: what one says of the loss of another is no cause.
+    # The launcher ends the ranks of a training that hangs: what one says of the interruption of another is no cause.
     (end(None, 9, stalled="no step", ranks=(rank("failed", message="Connection reset by peer"),)), "failed", "Stalled"),
     (end(None, 9, stalled="no step", ranks=(rank("saved", saved=120),)), "drained", "SavedAndLeft"),
     # With it, under torchrun (always 1) and without.
@@ -165,7 +165,7 @@ WORKER = "RuntimeError: DataLoader worker (pid 12) is killed by signal: Killed."
 def test_a_process_that_the_kernel_killed_for_its_memory(
     message: str | None, kills: int, reason: str, peer: bool | None
 ) -> None:
-    """Breaks if memory that ran out on one node of several is a loss, after which the same happens again."""
+    """Breaks if memory that ran out on one node of several is an interruption, after which the same happens again."""
     ranks = (rank("failed", reason="UserException")._replace(message=message),) if message else ()
     found = classify(End(None, 9, None, ranks, (), oom_kills=kills))
     assert (found["outcome"], found["reason"], found["peer"]) == ("failed", reason, peer)
@@ -176,7 +176,8 @@ RESET = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by pee
 
 
 def test_the_cause_is_the_first_rank_that_failed_by_itself() -> None:
-    """Breaks if a rank of the same node that lost its connection hides the error: the failure would count as a loss."""
+    """Breaks if a rank of the same node that lost its connection hides the error: the failure would count as an
+    interruption."""
     own = rank("failed", number=1, at=50.0)._replace(message="ValueError: this batch is bad")
     later = rank("failed", number=2, at=51.0)._replace(message="ValueError: another one")
     peer = rank("failed", number=0, at=49.0)._replace(message=RESET)

@@ -15,7 +15,7 @@ from holdfast.api.scalars import LONGEST
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.observe.members import node_time
 
-MEMORY: Final = 100  # losses; a market changes, and old losses must not outweigh recent ones
+MEMORY: Final = 100  # interruptions; a market changes, and old interruptions must not outweigh recent ones
 LONG: Final = LONGEST / 2
 MOST: Final = 2**31 - 1
 ZERO: Final = timedelta(0)
@@ -23,72 +23,78 @@ _HOUR: Final = timedelta(hours=1)
 _EXACT: Final = Decimal("0.000001")
 
 
-class LossCount(NamedTuple):
+class InterruptionCount(NamedTuple):
     """How many nodes a tier took back, and how long its nodes were used. A difference of two may be negative."""
 
-    losses: int = 0
+    interruptions: int = 0
     node_time: timedelta = ZERO
 
-    def plus(self, other: "LossCount") -> "LossCount":
+    def plus(self, other: "InterruptionCount") -> "InterruptionCount":
         """The sum of both."""
-        return LossCount(self.losses + other.losses, self.node_time + other.node_time)
+        return InterruptionCount(self.interruptions + other.interruptions, self.node_time + other.node_time)
 
-    def minus(self, other: "LossCount") -> "LossCount":
+    def minus(self, other: "InterruptionCount") -> "InterruptionCount":
         """The difference of both."""
-        return LossCount(self.losses - other.losses, self.node_time - other.node_time)
+        return InterruptionCount(self.interruptions - other.interruptions, self.node_time - other.node_time)
 
 
-LossCounts = Mapping[str, LossCount]  # by tier
-NOTHING: Final = LossCount()
+InterruptionCounts = Mapping[str, InterruptionCount]  # by tier
+NOTHING: Final = InterruptionCount()
 
 
-def of_job(status: TrainingJobStatus, now: datetime) -> dict[str, LossCount]:
+def of_job(status: TrainingJobStatus, now: datetime) -> dict[str, InterruptionCount]:
     """What a job has counted by now, including the node time of attempts that are not over.
 
     Only nodes count that the cluster gave: see PodRecord.granted.
     """
-    found = {one.tier: LossCount(one.losses, one.node_time) for one in status.tiers if one.losses or one.node_time}
+    found = {
+        one.tier: InterruptionCount(one.interruptions, one.node_time)
+        for one in status.tiers
+        if one.interruptions or one.node_time
+    }
     for attempt in (status.current, status.successor):
         if attempt is not None and (attempt.scheduled_at or attempt.inherited_at) and attempt.granted:
             tier, used = attempt.tier.name, min(node_time(attempt, attempt.scheduled_at, now), LONGEST)
-            found[tier] = found.get(tier, NOTHING).plus(LossCount(0, used))
+            found[tier] = found.get(tier, NOTHING).plus(InterruptionCount(0, used))
     return found
 
 
-def total(several: Iterable[LossCounts]) -> dict[str, LossCount]:
+def total(several: Iterable[InterruptionCounts]) -> dict[str, InterruptionCount]:
     """The sum of all, by tier."""
-    found: dict[str, LossCount] = {}
+    found: dict[str, InterruptionCount] = {}
     for counts in several:
         for tier, count in counts.items():
             found[tier] = found.get(tier, NOTHING).plus(count)
     return found
 
 
-def take_over(status: CapacityProfileStatus, level: LossCounts) -> dict[str, LossCount]:
+def take_over(status: CapacityProfileStatus, level: InterruptionCounts) -> dict[str, InterruptionCount]:
     """The totals of a profile for an operator that has just started; `level` is what its jobs have counted by now.
 
     A level that fell shows that jobs were deleted. The total contains what they had counted.
     """
-    found = {one.tier: LossCount(one.losses, one.node_time) for one in status.tiers}
-    before = {one.tier: LossCount(one.losses, float(one.hours) * _HOUR) for one in status.counted}
+    found = {one.tier: InterruptionCount(one.interruptions, one.node_time) for one in status.tiers}
+    before = {one.tier: InterruptionCount(one.interruptions, float(one.hours) * _HOUR) for one in status.counted}
     for tier, now in level.items():
         rise = now.minus(before.get(tier, NOTHING))
-        found[tier] = found.get(tier, NOTHING).plus(LossCount(max(rise.losses, 0), max(rise.node_time, ZERO)))
+        found[tier] = found.get(tier, NOTHING).plus(
+            InterruptionCount(max(rise.interruptions, 0), max(rise.node_time, ZERO))
+        )
     return found
 
 
-def fade(count: LossCount) -> LossCount:
+def fade(count: InterruptionCount) -> InterruptionCount:
     """The total, with both numbers halved until they are below the limits. Their ratio stays."""
-    losses, node_time = max(count.losses, 0), max(count.node_time, ZERO)
-    while losses >= MEMORY or node_time > LONG:
-        losses, node_time = losses // 2, node_time / 2
-    return LossCount(losses, node_time)
+    interruptions, node_time = max(count.interruptions, 0), max(count.node_time, ZERO)
+    while interruptions >= MEMORY or node_time > LONG:
+        interruptions, node_time = interruptions // 2, node_time / 2
+    return InterruptionCount(interruptions, node_time)
 
 
-def stored_level(level: LossCounts, tiers: Iterable[str]) -> tuple[Counted, ...]:
+def stored_level(level: InterruptionCounts, tiers: Iterable[str]) -> tuple[Counted, ...]:
     """The level of these tiers as status stores it, without tiers of which nothing was counted."""
     return tuple(
-        Counted(tier=tier, losses=min(count.losses, MOST), hours=_hours(count.node_time))
+        Counted(tier=tier, interruptions=min(count.interruptions, MOST), hours=_hours(count.node_time))
         for tier in tiers
         if (count := level.get(tier, NOTHING)) != NOTHING
     )

@@ -47,7 +47,7 @@ async def measure(bench: Bench) -> list[Measured]:
 
 
 async def _round(bench: Bench, kind: Kind, group: str, count: int, url: str) -> tuple[list[float], list[float]]:
-    """Seconds from each loss to the POST of the pod in its place, and until each other launcher was told it."""
+    """Seconds from each interruption to the POST of the pod in its place, and until each other launcher was told it."""
     async with jobs.namespace(bench.api, group) as where:
         bench.audit.start()
         made = await jobs.create(bench.api, kind, where, group, count)

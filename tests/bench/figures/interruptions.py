@@ -18,16 +18,16 @@ from tests.bench.trainers import Trainer, trainers
 from tests.bench.waiting import until
 from tests.support.operator.operator_process import OperatorProcess
 
-LOSSES = 4
+INTERRUPTIONS = 4
 NAME = "j0000"
 
 
 async def measure(bench: Bench) -> list[Measured]:
-    """Seconds from the end of the pod to its replacement, loss by loss."""
-    losses = bench.size(LOSSES, 2)
+    """Seconds from the end of the pod to its replacement, interruption by interruption."""
+    interruptions = bench.size(INTERRUPTIONS, 2)
     async with bench.operator() as operator:
-        ours = await _holdfast(bench, operator, losses)
-    theirs = await _job(bench, losses)
+        ours = await _holdfast(bench, operator, interruptions)
+    theirs = await _job(bench, interruptions)
     growth = max(ours) / max(min(ours[0], ours[-1]), 0.001) if max(ours) != ours[0] else 1.0
     note = f"Holdfast {_list(ours)}; Job {_list(theirs)}"
     return [Measured("nth", max(growth, 1.0), theirs[-1] / theirs[0], max(ours), note)]
@@ -37,19 +37,19 @@ def _list(seconds: list[float]) -> str:
     return ", ".join(f"{s:.3f}" for s in seconds) + " s"
 
 
-async def _holdfast(bench: Bench, operator: OperatorProcess, losses: int) -> list[float]:
-    group, gaps = "losses", []
+async def _holdfast(bench: Bench, operator: OperatorProcess, interruptions: int) -> list[float]:
+    group, gaps = "interruptions", []
     async with jobs.namespace(bench.api, group) as where, AsyncExitStack() as stack:
         await bench.nodes(group, 1)
         bench.audit.start()
         await jobs.create(bench.api, HOLDFAST, where, group, 1)
         await jobs.all_known_running(bench.audit, where, 1)
-        for loss in range(losses):
+        for interruption in range(interruptions):
             pod = await _newest(bench, where)
             (member,) = await trainers(bench.api, [pod], operator.progress_url, fenced=False)
             stack.push_async_callback(member.close)
             await _progress(bench, member, where)
-            await bench.nodes(group, 1, first=loss + 1)
+            await bench.nodes(group, 1, first=interruption + 1)
             bench.audit.start()
             waiting = asyncio.create_task(member.until_order())
             await kwok.give_notice(bench.api, pod["spec"]["nodeName"])
@@ -72,14 +72,14 @@ async def _progress(bench: Bench, member: Trainer, where: str) -> None:
     await until(known, 30, "the first step to be in status")
 
 
-async def _job(bench: Bench, losses: int) -> list[float]:
-    group, gaps = "job-losses", []
+async def _job(bench: Bench, interruptions: int) -> list[float]:
+    group, gaps = "job-interruptions", []
     async with jobs.namespace(bench.api, group) as where:
         await bench.nodes(group, 1)
         await jobs.create(bench.api, JOB, where, group, 1)
-        for loss in range(losses):
+        for interruption in range(interruptions):
             pod = await _newest(bench, where)
-            await bench.nodes(group, 1, first=loss + 1)
+            await bench.nodes(group, 1, first=interruption + 1)
             bench.audit.start()
             await kwok.give_notice(bench.api, pod["spec"]["nodeName"])
             await kwok.evict(bench.api, where, pod["metadata"]["name"])
