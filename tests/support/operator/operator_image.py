@@ -15,10 +15,9 @@ from urllib.request import Request, urlopen
 
 from tests.support.waiting import wait_for
 
+from holdfast.local.agent.container.container import ACCOUNT_VARIABLE
 from holdfast.local.config import ImageSpec
 
-ACCOUNT = "SERVICE_ACCOUNT"  # the agent replaces the mount path in it by the folder that is mounted
-MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 BINDS = ("HOLDFAST_PROGRESS_BIND", "HOLDFAST_HEALTH_BIND", "HOLDFAST_METRICS_BIND")
 
 
@@ -28,7 +27,7 @@ def image(folder: Path) -> ImageSpec:
     program = folder / "holdfast-operator"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {__spec__.name} "$@"\n', encoding="utf-8")
     program.chmod(0o755)
-    environment = {ACCOUNT: MOUNT_PATH, "PYTHONPATH": f"{root / 'operator'}:{root}"}
+    environment = {"PYTHONPATH": f"{root / 'operator'}:{root}"}
     return ImageSpec(path=(str(folder),), entrypoint=(program.name,), env=environment)
 
 
@@ -66,7 +65,7 @@ def bound_to(address: str, environment: Mapping[str, str]) -> dict[str, str]:
 
 def main() -> None:
     """Become the operator."""
-    account = Path(os.environ[ACCOUNT])
+    account = Path(os.environ[ACCOUNT_VARIABLE])
     server = f"https://{os.environ['KUBERNETES_SERVICE_HOST']}:{os.environ['KUBERNETES_SERVICE_PORT']}"
     file = Path(os.environ["TMPDIR"]) / "kubeconfig"
     file.write_text(json.dumps(kubeconfig(account, server)), encoding="utf-8")

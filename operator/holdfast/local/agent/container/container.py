@@ -36,6 +36,10 @@ from holdfast.local.agent.status import (
 
 Object = dict[str, Any]
 
+# A program in a container reads its token at a fixed path; a local process is told where it is.
+ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+ACCOUNT_VARIABLE = "HOLDFAST_LOCAL_SERVICE_ACCOUNT"
+
 log = logging.getLogger(__name__)
 
 
@@ -196,16 +200,19 @@ class Container:
         spec, facts = self.state.spec, self._sandbox.facts
         sources = env.Sources(self._sandbox.machine.api, facts.pod["metadata"]["namespace"])
         wanted = await env.build(spec, facts, sources, image.env)
-        known = wanted.values
-        mounts = self._sandbox.volumes.mounts(spec, known)
+        mounts = self._sandbox.volumes.mounts(spec, wanted.resolve())
         self._message_file.parent.mkdir(exist_ok=True)
         self._message_file.write_bytes(b"")
         mounts[spec.get("terminationMessagePath") or "/dev/termination-log"] = str(self._message_file)
         paths = PathMap(mounts)
-        values = {name: text if name in wanted.secret else paths.rewrite(text) for name, text in known.items()}
-        command = [*(spec.get("command") or image.entrypoint), *(spec.get("args") or [])]
-        argv = [paths.rewrite(env.expand(text, known)) for text in command]
-        return _Launch(argv, self._base_env(image) | values, self._cwd(paths))
+        values = wanted.resolve(paths.rewrite)
+        program, arguments = (
+            [env.expand(paths.rewrite(text), values) for text in spec.get(field) or []] for field in ("command", "args")
+        )
+        argv = [*(program or image.entrypoint), *arguments]
+        account = mounts.get(ACCOUNT_PATH)
+        ours = self._base_env(image) | ({ACCOUNT_VARIABLE: account} if account else {})
+        return _Launch(argv, ours | values, self._cwd(paths))
 
     def _base_env(self, image: ImageSpec) -> dict[str, str]:
         home = self._sandbox.folder / "home"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -36,19 +37,35 @@ def expand(text: str, known: dict[str, str]) -> str:
     return _REFERENCE.sub(value, text)
 
 
+@dataclass(frozen=True)
+class _Variable:
+    """One variable as it is written. `own`: by the pod, in `env` or a ConfigMap, not by the image or a Secret."""
+
+    value: str
+    own: bool
+    references: bool  # whether `$(NAME)` in it stands for another variable
+
+
 @dataclass
 class Environment:
-    """Variables, and which of them came from a Secret (a secret that looks like a path is never rewritten)."""
+    """The variables of a container, in the order in which a kubelet sets them; a later one of the same name wins."""
 
-    values: dict[str, str] = field(default_factory=dict)
-    secret: set[str] = field(default_factory=set)
+    _written: list[tuple[str, _Variable]] = field(default_factory=list)
 
-    def put(self, name: str, value: str, *, secret: bool = False) -> None:
-        """Set a variable; a later one of the same name wins."""
-        self.values[name] = value
-        self.secret.discard(name)
-        if secret:
-            self.secret.add(name)
+    def put(self, name: str, value: str, *, own: bool, references: bool = False) -> None:
+        """Set a variable."""
+        self._written.append((name, _Variable(value, own, references)))
+
+    def resolve(self, rewrite: Callable[[str], str] = str) -> dict[str, str]:
+        """Name -> value. What the pod wrote goes through `rewrite`, before the values of others are put into it.
+
+        So a mount path is never looked for in what an image brings, such as its PYTHONPATH, or in a Secret.
+        """
+        values: dict[str, str] = {}
+        for name, variable in self._written:
+            text = rewrite(variable.value) if variable.own else variable.value
+            values[name] = expand(text, values) if variable.references else text
+        return values
 
 
 class Sources:
@@ -95,7 +112,9 @@ class Sources:
 
 async def build(container: Object, facts: PodFacts, sources: Sources, image_env: dict[str, str]) -> Environment:
     """Every variable of the container, in the order a kubelet sets them. Raises EnvError with the kubelet's message."""
-    result = Environment(values=dict(image_env))
+    result = Environment()
+    for name, text in image_env.items():
+        result.put(name, text, own=False)
     for source in container.get("envFrom") or []:
         prefix = source.get("prefix", "")
         for kind, field_name in (("configmap", "configMapRef"), ("secret", "secretRef")):
@@ -104,7 +123,7 @@ async def build(container: Object, facts: PodFacts, sources: Sources, image_env:
                 continue
             data = await sources.data(kind, ref["name"], optional=bool(ref.get("optional")))
             for key, value in data.items():
-                result.put(prefix + key, value.decode(errors="replace"), secret=kind == "secret")
+                result.put(prefix + key, value.decode(errors="replace"), own=kind == "configmap")
     for variable in container.get("env") or []:
         await _one(variable, container, facts, sources, result)
     return result
@@ -113,15 +132,15 @@ async def build(container: Object, facts: PodFacts, sources: Sources, image_env:
 async def _one(variable: Object, container: Object, facts: PodFacts, sources: Sources, result: Environment) -> None:
     name, source = variable["name"], variable.get("valueFrom")
     if source is None:
-        result.put(name, expand(variable.get("value", ""), result.values))
+        result.put(name, variable.get("value", ""), own=True, references=True)
     elif "fieldRef" in source:
-        result.put(name, facts.field(source["fieldRef"]["fieldPath"]))
+        result.put(name, facts.field(source["fieldRef"]["fieldPath"]), own=False)
     elif "resourceFieldRef" in source:
-        result.put(name, facts.resource(source["resourceFieldRef"], container))
+        result.put(name, facts.resource(source["resourceFieldRef"], container), own=False)
     elif "secretKeyRef" in source or "configMapKeyRef" in source:
         kind, ref = ("secret", "secretKeyRef") if "secretKeyRef" in source else ("configmap", "configMapKeyRef")
         value = await sources.key(kind, source[ref])
         if value is not None:
-            result.put(name, value.decode(errors="replace"), secret=kind == "secret")
+            result.put(name, value.decode(errors="replace"), own=kind == "configmap")
     else:
         raise EnvError(f"env {name}: valueFrom {', '.join(source)} is not supported in the local cluster")

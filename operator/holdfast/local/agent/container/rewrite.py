@@ -1,8 +1,9 @@
 """Mount paths replaced by the real folders behind them.
 
-A container has its own file system; a local process has not. So every mention of a mount path in the environment, the
-command and the arguments is replaced by the folder that stands for the volume. Files that a program reads are not
-touched: a path written inside a configMap or hard-coded in a script is not found.
+A container has its own file system; a local process has not. So every mention of a mount path that the pod wrote in its
+own environment, command and arguments is replaced by the folder that stands for the volume. What the image brings is a
+path of this machine already, and stays (see env.Environment). Files that a program reads are not touched: a path
+hard-coded in a script is not found, nor one whose beginning is in another variable.
 """
 
 from __future__ import annotations

@@ -32,12 +32,12 @@ class Api:
         if path.endswith("/secrets/s"):
             return {"data": {"k": base64.b64encode(b"/data/secret").decode()}}
         if path.endswith("/configmaps/c"):
-            return {"data": {"x": "1"}, "binaryData": {"y": base64.b64encode(b"2").decode()}}
+            return {"data": {"x": "1", "p": "/data/p"}, "binaryData": {"y": base64.b64encode(b"2").decode()}}
         raise ApiError(404, "NotFound", "not found")
 
 
 async def _build(**container: Any) -> env.Environment:
-    return await env.build({"name": "main"} | container, FACTS, env.Sources(Api(), "n"), {"IMAGE": "yes"})
+    return await env.build({"name": "main"} | container, FACTS, env.Sources(Api(), "n"), {"IMAGE": "/data/of/image"})
 
 
 @pytest.mark.parametrize(
@@ -69,22 +69,34 @@ async def test_order_and_sources() -> None:
             {"name": "later", "value": "z"},
         ],
     )
-    assert found.values == {
-        "IMAGE": "yes",
+    assert found.resolve() == {
+        "IMAGE": "/data/of/image",
         "x": "12",
         "y": "2",
+        "p": "/data/p",
         "S_k": "/data/secret",
         "late": "$(later)",
         "later": "z",
     }
-    assert found.secret == {"S_k"}
 
 
-async def test_a_secret_is_marked_and_a_plain_value_of_the_same_name_is_not() -> None:
-    """Would break: a secret that looks like a mount path is damaged by rewriting."""
-    ref = {"valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
-    assert (await _build(env=[{"name": "A"} | ref])).secret == {"A"}
-    assert (await _build(env=[{"name": "A"} | ref, {"name": "A", "value": "x"}])).secret == set()
+@pytest.mark.parametrize(
+    ("container", "expected"),
+    [
+        ({"env": [{"name": "A", "value": "/data/x"}]}, {"A": "/real/x"}),
+        ({"env": [{"name": "A", "value": "$(IMAGE):/data"}]}, {"A": "/data/of/image:/real"}),
+        ({"env": [{"name": "A", "value": "/data"}, {"name": "B", "value": "$(A)/x"}]}, {"A": "/real", "B": "/real/x"}),
+        ({"env": [{"name": "A", "value": "/data"}, {"name": "A", "value": "x"}]}, {"A": "x"}),
+        ({"env": [{"name": "IMAGE", "value": "/data"}]}, {"IMAGE": "/real"}),
+        ({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}, {"A": "/data/secret"}),
+        ({"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "p"}}}]}, {"A": "/real/p"}),
+        ({"envFrom": [{"prefix": "S_", "secretRef": {"name": "s"}}]}, {"S_k": "/data/secret"}),
+    ],
+)
+async def test_only_what_the_pod_wrote_is_rewritten(container: dict[str, Any], expected: dict[str, str]) -> None:
+    """Would break: an image's PYTHONPATH below a mount path of the pod, or a secret that looks like one."""
+    found = await _build(**container)
+    assert found.resolve(lambda text: text.replace("/data", "/real")) == {"IMAGE": "/data/of/image"} | expected
 
 
 @pytest.mark.parametrize(
@@ -112,7 +124,7 @@ async def test_optional_sources_may_be_missing() -> None:
         env=[{"name": f"A{index}", "valueFrom": source} for index, source in enumerate(optional)],
         envFrom=[{"configMapRef": {"name": "no", "optional": True}}],
     )
-    assert found.values == {"IMAGE": "yes"}
+    assert found.resolve() == {"IMAGE": "/data/of/image"}
 
 
 async def test_an_object_is_read_once() -> None:
