@@ -32,7 +32,7 @@ demo: setup ## Watch a training lose three nodes and finish, in a local cluster
 test: setup ## Run the tests: unit, then those that need the local cluster
 	$(BIN)/pytest tests/unit tests/model -m "not thorough" -n $(WORKERS) --dist worksteal
 	$(BIN)/holdfast local build kubernetes versitygw helm promtool prometheus pint
-	$(BIN)/pytest tests/integration tests/e2e -m "not thorough" -n $(WORKERS) --dist worksteal --durations 15
+	$(BIN)/python -m tests.support.repeat_failed tests/integration tests/e2e -m "not thorough" -n $(WORKERS) --dist worksteal --durations 15
 
 .PHONY: test-thorough
 test-thorough: setup ## Run the tests that take half a minute or more each; ARGS="--choose 6 --seed TEXT" runs some of them

@@ -1,0 +1,48 @@
+"""Run pytest; run what failed once more, alone. `python -m tests.support.repeat_failed ARGUMENTS`, as for pytest.
+
+Tests in a cluster share two cores with each other, and one of 850 may get too little time. A test that passes alone is
+printed as `flaky: NAME`, and the run is green. It is broken all the same: mend it. A run that ends in another way than
+with failed tests, or with more than MOST of them, is not repeated.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+MOST = 10
+
+
+def run(*arguments: str) -> int:
+    """Run pytest and return its exit status."""
+    return subprocess.run([sys.executable, "-m", "pytest", *arguments], check=False).returncode
+
+
+def failed(cache: Path) -> list[str]:
+    """The tests that failed, from pytest's cache."""
+    file = cache / "v" / "cache" / "lastfailed"
+    return sorted(json.loads(file.read_text())) if file.exists() else []
+
+
+def main(arguments: list[str]) -> int:
+    """Run, repeat, and say what is flaky. Returns the exit status of pytest's last run."""
+    with tempfile.TemporaryDirectory(prefix="hf-cache-") as folder:
+        cache = ("-o", f"cache_dir={folder}")
+        status = run(*cache, *arguments)
+        first = failed(Path(folder))
+        if status != pytest.ExitCode.TESTS_FAILED or not 0 < len(first) <= MOST:
+            return status
+        print(f"\nRunning {len(first)} failed once more, alone:", *first, sep="\n  ", flush=True)
+        status = run(*cache, *arguments, "-n", "0", "--last-failed", "--last-failed-no-failures", "none")
+        again = failed(Path(folder))
+        for name in first:
+            if name not in again:
+                print(f"flaky: {name}", flush=True)
+        return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,63 @@
+"""Failed tests run once more, alone."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+ONCE = """
+from pathlib import Path
+
+def test_good():
+    pass
+
+def test_flaky():
+    seen = Path(__file__).with_name("seen")
+    first = not seen.exists()
+    seen.touch()
+    assert not first
+"""
+
+
+def _run(folder: Path, text: str, *options: str) -> tuple[int, str]:
+    (folder / "test_it.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.repeat_failed", "--rootdir", folder, "-c", "/dev/null", *options, folder],
+        cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2", "--dist", "worksteal")])
+def test_a_test_that_passes_alone_is_named_and_the_run_is_green(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Would break: one test of 850 that had too little time stops a change; or nobody hears of it."""
+    code, text = _run(tmp_path, ONCE, *options)
+    assert code == 0, text
+    assert [line for line in text.splitlines() if line.startswith("flaky: ")] == ["flaky: test_it.py::test_flaky"]
+    assert "1 failed, 1 passed" in text
+    assert "1 passed" in text.splitlines()[-2], "the second run had only the one that failed"
+
+
+def test_a_test_that_fails_again_is_red(tmp_path: Path) -> None:
+    """Would break: a broken test is repeated away, or one that passes hides it."""
+    code, text = _run(tmp_path, f"{ONCE}\ndef test_broken():\n    assert False\n")
+    assert code == 1, text
+    assert "flaky: test_it.py::test_flaky" in text
+    assert "flaky: test_it.py::test_broken" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import nothing_of_this_name", 2),
+        ("import pytest\n\n@pytest.mark.parametrize('n', range(11))\ndef test(n):\n    assert False", 1),
+        ("", 5),
+    ],
+)
+def test_other_ends_are_not_repeated(tmp_path: Path, text: str, expected: int) -> None:
+    """Would break: minutes are spent on a run that is broken as a whole, or its status is lost."""
+    code, output = _run(tmp_path, text)
+    assert code == expected, output
+    assert "once more" not in output
