@@ -1,7 +1,6 @@
 """Write every generated file, or with --check fail if a file is out of date.
 
 crds/*.yaml                        from operator/holdfast/api
-charts/holdfast/files/crds/*.yaml  the same, for the chart
 charts/holdfast/files/rbac.yaml    from operator/holdfast/api/rbac.py
 charts/holdfast/files/dashboards/  from scripts/generate/dashboards
 docs/reference/api.md              from operator/holdfast/api
@@ -41,17 +40,11 @@ def rules() -> str:
     return RULES_HEADER + yaml.safe_dump(text, sort_keys=False, width=120)
 
 
-def kept(crd: str) -> str:
-    """The CRD as the chart installs it: uninstalling must not delete it, because that would delete every job."""
-    return crd.replace("\nmetadata:\n", "\nmetadata:\n  annotations: {helm.sh/resource-policy: keep}\n", 1)
-
-
 def files() -> dict[Path, str]:
     """Path -> content of every generated file."""
     made: dict[Path, str] = {}
     for name, text in crds.files().items():
         made[ROOT / "crds" / name] = text
-        made[ROOT / "charts" / "holdfast" / "files" / "crds" / name] = kept(text)
     made[ROOT / "charts" / "holdfast" / "files" / "rbac.yaml"] = rules()
     for name, text in dashboards.files().items():
         made[ROOT / "charts" / "holdfast" / "files" / "dashboards" / name] = text
@@ -64,7 +57,7 @@ def files() -> dict[Path, str]:
 def strays(made: dict[Path, str]) -> list[Path]:
     """Files in folders of generated files that nothing generates any more."""
     chart = ROOT / "charts" / "holdfast" / "files"
-    folders = (ROOT / "crds", chart / "crds", chart / "dashboards")
+    folders = (ROOT / "crds", chart / "dashboards")
     return [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir()) if path not in made]
 
 

@@ -18,7 +18,7 @@ from holdfast_train.errors import CheckpointCorruptError, CheckpointVersionError
 from holdfast_train.format.codec import decoded, encoded
 from holdfast_train.format.names import CheckpointName, log_key
 from holdfast_train.format.sealed_json import sealed, unsealed
-from holdfast_train.format.version import EARLIER, VERSION, take_version
+from holdfast_train.format.version import VERSION, take_version
 
 __all__ = [
     "HEALTHY_STEPS",
@@ -374,20 +374,14 @@ def encode(state: LogState, record: Record) -> bytes:
 
 
 def decode(data: bytes, seq: int) -> tuple[Record, LogState]:
-    """Record number `seq` and the state after it. `data`: of VERSION or of the version before it.
+    """Record number `seq` and the state after it.
 
     CheckpointCorruptError if `data` is damaged or is another record; CheckpointVersionError if it has another version.
     """
     try:
         body = unsealed(data)
-        version, state = take_version(body), body.pop("state")
-        if version == EARLIER:
-            body |= {"pinned": [], "unpinned": [], "to": None, "found": None, "why": None, "skipped": 0}
-            state |= {"left": [], "rollbacks": []}
-        for commit in (*state["left"], *state["commits"], *filter(None, [body["commit"]])):
-            commit.update({"series": [], "unknown": 0} | commit)
-            if version == EARLIER:
-                commit |= {"clean": None, "healthy": False, "pinned": False, "skipped": 0}
+        take_version(body)
+        state = body.pop("state")
         record, after = decoded(Record, body), decoded(LogState, state)
     except CheckpointCorruptError as error:
         raise CheckpointCorruptError(f"{log_key(seq)} is damaged: {error}") from error

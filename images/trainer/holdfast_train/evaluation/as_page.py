@@ -4,7 +4,7 @@ from typing import Final
 
 from holdfast_train.evaluation.comparison import Comparison
 from holdfast_train.evaluation.measure import Result
-from holdfast_train.evaluation.png import as_png
+from holdfast_train.evaluation.pictures import as_png
 from holdfast_train.evaluation.scores import ClassScores, interval
 from holdfast_train.pages.document import document
 from holdfast_train.pages.drawings import bar, matrix, reliability

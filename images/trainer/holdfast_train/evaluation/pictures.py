@@ -18,7 +18,7 @@ from holdfast_train.evaluation.data import Batch, Damage
 from holdfast_train.evaluation.errors import EvaluationError
 from holdfast_train.evaluation.task import Task
 
-__all__ = ["PictureData", "as_picture", "open_folder", "open_parquet"]
+__all__ = ["PictureData", "as_picture", "as_png", "open_folder", "open_parquet"]
 
 Array = np.ndarray[Any, Any]
 SUFFIXES: Final = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
@@ -153,6 +153,15 @@ def as_picture(input_: Array, task: Task) -> Array | None:
         mean, std = _per_channel(task.pixels.mean, layout), _per_channel(task.pixels.std, layout)
         input_ = np.clip((input_.astype(np.float32) * std + mean) * 255, 0, 255).round().astype(np.uint8)
     return input_.transpose(1, 2, 0) if layout.first else input_
+
+
+def as_png(picture: Array) -> bytes:
+    """A file of `picture`, uint8 of (height, width, 1 or 3)."""
+    from PIL import Image  # noqa: PLC0415 - an extra
+
+    file = io.BytesIO()
+    Image.fromarray(picture.squeeze(2) if picture.shape[2] == 1 else picture).save(file, "PNG", optimize=True)
+    return file.getvalue()
 
 
 def _read(sample: Sample, layout: Layout) -> Array | str:

@@ -15,7 +15,7 @@ from holdfast_train.restore.lazy_tensors import Lazy
 __all__ = ["DESCRIPTION", "Content", "Description", "to_tensor"]
 
 DESCRIPTION: Final = "holdfast"  # the key of the description in a file
-VERSION: Final = 2  # 1 has no byte strings among the arrays; it is read too
+VERSION: Final = 1
 BYTES: Final = "bytes"  # the type of a byte string
 
 
@@ -45,13 +45,13 @@ class Description:
         """From JSON. StateError if `text` is not a description of this version."""
         try:
             body: dict[str, Any] = decoded_json(text)
-            if body["v"] not in (VERSION - 1, VERSION):
+            if body["v"] != VERSION:
                 raise StateError(
                     f"another holdfast-train exported it, with version {body['v']} of the description; this one reads "
-                    f"{VERSION - 1} and {VERSION}"
+                    f"version {VERSION}"
                 )
             arrays = {name: (str(dtype), tuple(shape)) for name, (dtype, shape) in body["arrays"].items()}
-            step, names, facts = int(body["step"]), tuple(body["names"]), dict(body.get("facts", {}))
+            step, names, facts = int(body["step"]), tuple(body["names"]), dict(body["facts"])
             return cls(step, names, body["tree"], dict(body["tied"]), arrays, facts)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise StateError(f"the description of the state cannot be read: {error!r}") from error

@@ -107,7 +107,7 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(data: bytes) -> Manifest:
-    """The manifest in `data`, of VERSION or of the version before it.
+    """The manifest in `data`.
 
     CheckpointCorruptError if its hash is wrong or it is not a manifest; CheckpointVersionError if it has another
     version.

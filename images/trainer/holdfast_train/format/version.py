@@ -1,8 +1,7 @@
 """The version of what is stored. Manifests and log records carry the same number.
 
 So the newest record of a log says whether a program knows all manifests that the log names, and a program that does not
-know them stops before it has written anything. Raise VERSION with every change of the form or the meaning of either. A
-program reads VERSION and the version before it, and writes VERSION.
+know them stops before it has written anything. Raise VERSION with every change of the form or the meaning of either.
 
 In every version an object is sealed JSON with the key `v`: `sealed_json` must stay as it is.
 """
@@ -11,24 +10,23 @@ from typing import Any, Final
 
 from holdfast_train.errors import CheckpointCorruptError, CheckpointVersionError
 
-__all__ = ["EARLIER", "VERSION", "take_version"]
+__all__ = ["VERSION", "take_version"]
 
-VERSION: Final = 5
-EARLIER: Final = 4  # the version before it
+VERSION: Final = 1
 
 
-def take_version(body: dict[str, Any]) -> int:
-    """Remove the version from the unsealed `body` and return it: VERSION or EARLIER.
+def take_version(body: dict[str, Any]) -> None:
+    """Remove the version from the unsealed `body`.
 
-    CheckpointVersionError if it is another version, CheckpointCorruptError if it is not a version.
+    CheckpointVersionError if it is not VERSION, CheckpointCorruptError if it is not a version.
     """
     version = body.pop("v", None)
     if type(version) is not int:
         raise CheckpointCorruptError("it states no version")
-    if version in (VERSION, EARLIER):
-        return version
+    if version == VERSION:
+        return
     which = "a newer" if version > VERSION else "an older"
     raise CheckpointVersionError(
-        f"{which} holdfast-train wrote it, in version {version} of the format; this one reads the versions {EARLIER} "
-        f"and {VERSION}. Nothing was changed: use an image with {which} holdfast-train"
+        f"{which} holdfast-train wrote it, in version {version} of the format; this one reads version {VERSION}. "
+        f"Nothing was changed: use an image with {which} holdfast-train"
     )

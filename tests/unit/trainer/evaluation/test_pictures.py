@@ -10,7 +10,7 @@ from PIL import Image
 from pyarrow import parquet
 
 from holdfast_train.evaluation.errors import EvaluationError
-from holdfast_train.evaluation.pictures import PictureData, as_picture, open_folder, open_parquet
+from holdfast_train.evaluation.pictures import PictureData, as_picture, as_png, open_folder, open_parquet
 from holdfast_train.evaluation.task import Task
 from holdfast_train.package import Pixels, Tensor
 
@@ -118,3 +118,11 @@ def test_an_input_as_a_picture_again() -> None:
     assert picture is not None
     assert picture[0, 0].tolist() == [255, 0, 0]
     assert as_picture(seen, Task("classes", task().inputs, {}, "y", 2, ())) is None
+
+
+# Breaks if the pictures in a report are not those that the model saw.
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_picture_in_a_report_is_the_picture(channels: int) -> None:
+    picture = np.random.default_rng(0).integers(0, 256, (5, 7, channels), np.uint8)
+    with Image.open(io.BytesIO(as_png(picture))) as image:
+        assert np.array_equal(np.asarray(image).reshape(picture.shape), picture)

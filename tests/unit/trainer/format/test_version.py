@@ -1,27 +1,21 @@
 """What another version of holdfast-train wrote is neither damaged nor touched."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.trainer import earlier_format
 from tests.support.trainer.attempts import attempt, save
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.runs import train, verdict
 from tests.support.trainer.stores import MemoryStorage, environment, identity
-from tests.support.waiting import wait_for
 
-from holdfast_train import Run
 from holdfast_train.commitlog import records
 from holdfast_train.errors import CheckpointCorruptError, CheckpointVersionError, FencedError
 from holdfast_train.format import manifest, names
-from holdfast_train.format.names import CheckpointName
-from holdfast_train.format.sealed_json import sealed
-from holdfast_train.format.version import EARLIER, VERSION, take_version
+from holdfast_train.format.version import VERSION, take_version
 from holdfast_train.pod import init_container
 from holdfast_train.storage.folder import FolderStorage
 
@@ -35,10 +29,9 @@ def newer(*modules: Any) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("version", [VERSION, EARLIER])
-def test_this_version_and_the_one_before_it_are_read(version: int) -> None:
-    body = {"v": version, "other": 1}
-    assert take_version(body) == version
+def test_this_version_is_read() -> None:
+    body = {"v": VERSION, "other": 1}
+    take_version(body)
     assert body == {"other": 1}
 
 
@@ -46,7 +39,7 @@ def test_this_version_and_the_one_before_it_are_read(version: int) -> None:
     ("body", "error", "words"),
     [
         ({"v": VERSION + 1}, CheckpointVersionError, "a newer holdfast-train wrote it"),
-        ({"v": EARLIER - 1}, CheckpointVersionError, "an older holdfast-train wrote it"),
+        ({"v": VERSION - 1}, CheckpointVersionError, "an older holdfast-train wrote it"),
         ({"v": str(VERSION)}, CheckpointCorruptError, "no version"),
         ({"v": True}, CheckpointCorruptError, "no version"),
         ({}, CheckpointCorruptError, "no version"),
@@ -129,49 +122,3 @@ def test_a_run_ends_with_words(tmp_path: Path) -> None:
     assert (found["result"], found["reason"]) == ("misconfigured", "CheckpointVersion")
     assert "use an image with a newer holdfast-train" in found["message"]
     assert storage.keys("") == before
-
-
-def test_a_run_goes_on_from_a_checkpoint_of_the_version_before(tmp_path: Path) -> None:
-    """The code of that version wrote the prefix. New records follow the old ones, and retention counts both."""
-    prefix = tmp_path / "prefix"
-    shutil.copytree(earlier_format.FOLDER, prefix)
-    uri, last = f"file://{prefix}", earlier_format.STEPS[-1]
-    wanted, found = earlier_format.make(), earlier_format.make()
-    for step in range(last):
-        earlier_format.train(wanted, step + 1)
-    with Run(**found, environment=environment(uri, 2, HOLDFAST_CHECKPOINT_KEEP_LAST="2")) as run:
-        assert run.resumed_from == last
-        assert found["model"].weight.tolist() == wanted["model"].weight.tolist()
-        assert found["model"].bias.tolist() == wanted["model"].bias.tolist()
-        moments = [
-            [state["momentum_buffer"].tolist() for state in objects["optimizer"].state.values()]
-            for objects in (found, wanted)
-        ]
-        assert moments[0] == moments[1]
-        notes, of_old = found["notes"].value, wanted["notes"].value
-        assert notes["array"].tolist() == of_old["array"].tolist()
-        assert (notes["blob"], notes["pair"]) == (of_old["blob"], of_old["pair"])
-        for step in run.steps(last + 1):
-            earlier_format.train(found, step + 1)
-    storage = FolderStorage(prefix)
-    newest = max(seq for key in storage.keys("log/") if (seq := names.log_seq(key)) is not None)
-    _, state = records.decode(storage.get(names.log_key(newest)), newest)
-    assert [commit.step for commit in state.commits] == [last, last + 1]
-
-    def data() -> set[int]:
-        return {name.step for key in storage.keys("data/") if (name := CheckpointName.of_key(key))}
-
-    wait_for(lambda: data() == {last, last + 1}, 30, "the writer to delete what is not kept")
-
-
-# Breaks if a record of this version that was written before the history existed cannot be read.
-def test_a_commit_without_segments_is_read() -> None:
-    storage = MemoryStorage()
-    save(attempt(storage, identity(1)), 10)
-    key = storage.keys("log/")[-1]
-    body = json.loads(storage.content[key])
-    del body["sha256"], body["commit"]["series"]
-    for commit in body["state"]["commits"]:
-        del commit["series"]
-    _, state = records.decode(sealed(body), body["seq"])
-    assert [(commit.step, commit.series) for commit in state.commits] == [(10, ())]
