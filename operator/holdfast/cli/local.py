@@ -22,7 +22,7 @@ from holdfast.local.errors import ConfigError, NotUpError
 from holdfast.local.layout import default_root
 from holdfast.local.monitoring import DASHBOARDS
 from holdfast.local.progress_bar import ConsoleReport
-from holdfast.local.toolchain import TOOLS, ToolName, build
+from holdfast.local.toolchain import TOOLS, ToolName, build_all
 
 app = typer.Typer(
     name="local",
@@ -109,10 +109,11 @@ def build_command(
 ) -> None:
     """Build tools in advance, such as kubernetes, versitygw (S3), prometheus and helm.
 
-    The first build takes minutes. A tool that is already in the cache is not built again.
+    The first build takes minutes. A tool that is already in the cache is not built again. While the first tool of the
+    list is built, the others are built beside it.
     """
-    for name in tools or TOOLS:
-        _say(str(build(name, ConsoleReport(error_console()))))
+    for binary in build_all([*(tools or TOOLS)], ConsoleReport(error_console())):
+        _say(str(binary))
 
 
 @app.command("up")
@@ -135,7 +136,8 @@ def up_command(
     extras: Extras = None,
     scrape: Scrape = None,
 ) -> None:
-    """Start the cluster. The first start builds its tools (about 5 minutes); later ones take seconds.
+    """Start the cluster. The first start builds its tools, in about 5 minutes on two free cores; later ones take
+    seconds.
 
     The default nodes are spot-1, spot-2 and dedicated-1 with one simulated GPU each, and cpu-1.
 

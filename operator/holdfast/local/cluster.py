@@ -259,7 +259,7 @@ def up(config: ClusterConfig, report: Report | None = None) -> Cluster:
         monitoring.check_possible()
     wanted = {"kubernetes": True, "versitygw": config.s3, "prometheus": config.prometheus}
     names = [name for name, needed in wanted.items() if needed]
-    tools = {name: str(toolchain.build(name, report)) for name in names}
+    tools = dict(zip(names, map(str, toolchain.build_all(names, report)), strict=True))
     try:
         with _root_lock(config.root, wait=False):
             _refuse_second(config.root)

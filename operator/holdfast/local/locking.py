@@ -8,11 +8,17 @@ from filelock import FileLock, Timeout
 
 
 @contextmanager
-def exclusive(path: Path, waiting: Callable[[], None] | None = None, *, wait: bool = True) -> Iterator[None]:
+def exclusive(
+    path: Path,
+    waiting: Callable[[], None] | None = None,
+    *,
+    wait: bool = True,
+    cancelled: Callable[[], bool] | None = None,
+) -> Iterator[None]:
     """Take an exclusive lock on `path`. The file is made if it is missing; its folder must exist.
 
     `waiting` is called once if another process has the lock and this one has to wait. Raises filelock.Timeout if
-    another process has the lock and `wait` is false.
+    another process has the lock and `wait` is false, or `cancelled` becomes true.
     """
     lock = FileLock(path, mode=0o600)
     try:
@@ -22,7 +28,7 @@ def exclusive(path: Path, waiting: Callable[[], None] | None = None, *, wait: bo
             raise
         if waiting:
             waiting()
-        lock.acquire()
+        lock.acquire(cancel_check=cancelled)
     try:
         yield
     finally:

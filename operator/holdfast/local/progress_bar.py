@@ -1,5 +1,6 @@
 """How a long command tells people what it is doing."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -35,30 +36,78 @@ class Silent:
 
 
 class ConsoleReport:
-    """Reports on a console: a spinner with elapsed time on a terminal, plain lines elsewhere."""
+    """Reports on a console: a spinner with elapsed time on a terminal, plain lines elsewhere.
 
-    def __init__(self, console: Console) -> None:
+    `every`: seconds from one plain line about a step that takes long to the next.
+    """
+
+    def __init__(self, console: Console, every: float = 30.0) -> None:
         self._console = console
+        self._every = every
+        self._lock = threading.Lock()
+        self._steps = 0
+        self._spinners = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[detail]}"),
+            console=console,
+            transient=True,
+        )
 
     @contextmanager
     def step(self, what: str) -> Iterator[Update]:
         """Show the step while it runs, and one line with its duration at its end."""
         started = time.monotonic()
         if not self._console.is_terminal:
-            self._console.print(f"{what} ...", highlight=False, markup=False)
-            yield lambda _: None
-            self._console.print(f"{what}: done in {_seconds(started)}", highlight=False, markup=False)
+            self.note(f"{what} ...")
+            with self._signs_of_life(what, started) as update:
+                yield update
+            self.note(f"{what}: done in {_seconds(started)}")
             return
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[detail]}"),
-        )
-        with Progress(*columns, console=self._console, transient=True) as progress:
+        with self._shown() as progress:
             task = progress.add_task(what, total=None, detail="")
-            yield lambda detail: progress.update(task, detail=detail)
+            try:
+                yield lambda detail: progress.update(task, detail=detail)
+            finally:
+                progress.remove_task(task)
         self._console.print(f"[green]✓[/] {escape(what)} [dim]{_seconds(started)}[/]", highlight=False)
+
+    @contextmanager
+    def _shown(self) -> Iterator[Progress]:
+        """The spinners, shown while a step runs: a terminal has one place for them, and steps may run side by side."""
+        with self._lock:
+            if not self._steps:
+                self._spinners.start()
+            self._steps += 1
+        try:
+            yield self._spinners
+        finally:
+            with self._lock:
+                self._steps -= 1
+                if not self._steps:
+                    self._spinners.stop()
+
+    @contextmanager
+    def _signs_of_life(self, what: str, started: float) -> Iterator[Update]:
+        """Print how far the step is, now and then, until the block ends."""
+        ended, newest = threading.Event(), "still at work"
+
+        def update(detail: str) -> None:
+            nonlocal newest
+            newest = detail
+
+        def tell() -> None:
+            while not ended.wait(self._every):
+                self.note(f"{what}: {newest}, {_seconds(started)}")
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            yield update
+        finally:
+            ended.set()
+            teller.join()
 
     def note(self, text: str) -> None:
         """Print the line."""

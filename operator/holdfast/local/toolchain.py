@@ -11,8 +11,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
@@ -40,7 +44,7 @@ class Tool:
         links: further names of a multi-call binary.
         tags: build tags.
         space: bytes of free disk that a cold build needs.
-        estimate: how long a cold build takes on 2 cores, for people.
+        estimate: how long a cold build takes on 2 cores that have nothing else to do, for people.
         folder: of the module, for a tool that shares its module with another one.
     """
 
@@ -183,12 +187,65 @@ def cached(tool: Tool) -> Path:
     return cache_dir() / "tools" / f"{tool.name}-{cache_key(tool)}" / tool.name
 
 
-def build(name: str, report: Report | None = None) -> Path:
+class _Processes:
+    """Starts the processes of a build. `end` ends them from another thread.
+
+    `beside`: another build runs. They take only the time of the processors that it leaves, so they follow it, and find
+    the packages that both need in the compiler's cache.
+    """
+
+    def __init__(self, *, beside: bool = False) -> None:
+        self._first = ("nice", "-n", "19") if beside else ()
+        self._lock = threading.Lock()
+        self._ended = False
+        self._newest: subprocess.Popen[str] | None = None
+
+    def start(self, command: tuple[str, ...], folder: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
+        """Start one, when the one before has ended. Raises ToolError after `end`."""
+        with self._lock:
+            if self._ended:
+                raise ToolError("the build was ended, because the one beside it did not succeed")
+            self._newest = subprocess.Popen(
+                (*self._first, *command), cwd=folder, env=environment, text=True, errors="replace",
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+            return self._newest
+
+    def ended(self) -> bool:
+        """If `end` was called."""
+        return self._ended
+
+    def end(self) -> None:
+        """Kill what runs, and let nothing start any more: compilers must not outlive this process."""
+        with self._lock:
+            self._ended = True
+            if self._newest and self._newest.poll() is None:
+                with suppress(ProcessLookupError):  # it has ended in between
+                    os.killpg(self._newest.pid, signal.SIGKILL)
+
+
+def build_all(names: Sequence[str], report: Report) -> list[Path]:
+    """The binaries of these tools. While the first of them is built, the others are built beside it, one by one.
+
+    Raises ToolError, as `build`.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        processes = _Processes(beside=True)
+        others = pool.submit(lambda: [build(name, report, processes) for name in names[1:]])
+        try:
+            return [*(build(name, report) for name in names[:1]), *others.result()]
+        except BaseException:
+            processes.end()
+            raise
+
+
+def build(name: str, report: Report | None = None, processes: _Processes | None = None) -> Path:
     """The binary of a tool, built if it is not in the cache yet.
 
     Args:
         name: a key of TOOLS.
         report: gets what is being built, and how far it is.
+        processes: what starts the build's processes.
 
     Returns:
         The path of the binary; names of a multi-call binary are in the same folder.
@@ -196,7 +253,7 @@ def build(name: str, report: Report | None = None) -> Path:
     Raises:
         ToolError: no Go and no way to get it, too little disk space, or the build failed.
     """
-    report = report or Silent()
+    report, processes = report or Silent(), processes or _Processes()
     if name not in TOOLS:
         raise ToolError(f"unknown tool {name!r}: known tools are {', '.join(TOOLS)}")
     tool = TOOLS[name]
@@ -207,15 +264,16 @@ def build(name: str, report: Report | None = None) -> Path:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         waiting = f"another process is building {name}: waiting for it"
-        with exclusive(folder.with_name(f".{folder.name}.lock"), lambda: report.note(waiting)):
+        lock = folder.with_name(f".{folder.name}.lock")
+        with exclusive(lock, lambda: report.note(waiting), cancelled=processes.ended):
             if not binary.exists():
-                _build_into(tool, folder, report)
+                _build_into(tool, folder, report, processes)
     except OSError as error:
         raise ToolError(f"{name} cannot be built below {folder.parent}: {error.strerror or error}") from error
     return binary
 
 
-def _build_into(tool: Tool, folder: Path, report: Report) -> None:
+def _build_into(tool: Tool, folder: Path, report: Report, processes: _Processes) -> None:
     """Build beside `folder` and rename. Only the holder of the tool's lock gets here, so any older attempt is dead.
 
     The name is new each time: compilers that outlive a killed builder write into its folder, not into this one.
@@ -227,8 +285,9 @@ def _build_into(tool: Tool, folder: Path, report: Report) -> None:
     _check_space(tool, go.cache())
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.new-", dir=folder.parent))
     try:
-        with report.step(f"Building {tool.name} {module_version(tool)} (once; {tool.estimate} from nothing)") as update:
-            _run_build(tool, go, fresh / tool.name, update)
+        what = f"Building {tool.name} {module_version(tool)} (once; {tool.estimate} on two free cores)"
+        with report.step(what) as update:
+            _run_build(_GoCommand(tool, go, processes, update), fresh / tool.name)
         for link in tool.links:
             (fresh / link).symlink_to(tool.name)
         fresh.chmod(0o755)
@@ -248,33 +307,46 @@ def _check_space(tool: Tool, folder: Path) -> None:
         )
 
 
-def _run_build(tool: Tool, go: golang.Go, binary: Path, update: Update) -> None:
-    command = [str(go.command), "build", "-v", *flags(tool), "-o", str(binary), tool.package]
-    tail: deque[str] = deque(maxlen=_TAIL)
-    packages = 0
-    process = subprocess.Popen(
-        command, cwd=tool.sources, env=go.environment(), text=True, errors="replace",
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-    )  # fmt: skip
-    try:
-        for line in process.stdout or ():
-            tail.append(line.rstrip())
-            if line.startswith("go: downloading "):
-                update(f"downloading {line.split()[2]}")
-            else:
-                packages += 1
-                update(f"{packages} packages compiled")
-        code = process.wait()
-    finally:
-        if process.poll() is None:  # interrupted: the compilers must not outlive this process
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if process.stdout:
-            process.stdout.close()
-    if code != 0:
-        raise ToolError(_failure(tool, code, "\n".join(tail)))
+@dataclass
+class _GoCommand:
+    """Runs `go` for a tool. `tail` has the last lines that it said; `update` gets the modules that it downloads."""
+
+    tool: Tool
+    go: golang.Go
+    processes: _Processes
+    update: Update
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=_TAIL))
+
+    def run(self, *verb: str) -> Generator[str, None, None]:
+        """The lines about packages, as they come. Raises ToolError if the command fails."""
+        command = (str(self.go.command), *verb, *flags(self.tool), self.tool.package)
+        process = self.processes.start(command, self.tool.sources, self.go.environment())
+        try:
+            for line in process.stdout or ():
+                self.tail.append(line.rstrip())
+                if line.startswith("go: downloading "):
+                    self.update(f"downloading {line.split()[2]}")
+                else:
+                    yield line
+            code = process.wait()
+        finally:
+            if process.poll() is None:  # interrupted: the compilers must not outlive this process
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            if process.stdout:
+                process.stdout.close()
+        if code != 0:
+            raise ToolError(_failure(self.tool, code, "\n".join(self.tail)))
+
+
+def _run_build(go: _GoCommand, binary: Path) -> None:
+    packages = sum(1 for _ in go.run("list", "-deps"))
+    with closing(go.run("build", "-v", "-o", str(binary))) as started:
+        for number, _ in enumerate(started, 1):  # fewer than all, if the compiler's cache has some already
+            go.update(f"{number} of about {packages} packages compiled")
     if not binary.exists():
-        raise ToolError(f"go build of {tool.name} ended without an error and without a binary:\n" + "\n".join(tail))
+        tail = "\n".join(go.tail)
+        raise ToolError(f"go build of {go.tool.name} ended without an error and without a binary:\n{tail}")
 
 
 def _failure(tool: Tool, code: int, tail: str) -> str:

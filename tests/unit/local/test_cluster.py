@@ -42,7 +42,7 @@ def binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A multi-call binary whose `etcd` is a script; write it, then call `up`."""
     folder = tmp_path / "tool"
     folder.mkdir()
-    monkeypatch.setattr(toolchain, "build", lambda name, _report: folder / name)
+    monkeypatch.setattr(toolchain, "build_all", lambda names, _report: [folder / name for name in names])
     return folder / "etcd"
 
 
@@ -135,7 +135,7 @@ def test_a_missing_tool_makes_nothing(config: ClusterConfig, monkeypatch: pytest
     def no_go(_name: str, _report: object) -> Path:
         raise ToolError("no Go")
 
-    monkeypatch.setattr(toolchain, "build", no_go)
+    monkeypatch.setattr(toolchain, "build_all", no_go)
     with pytest.raises(ToolError, match="no Go"):
         up(config)
     assert not config.root.exists()

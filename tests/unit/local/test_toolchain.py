@@ -7,7 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,9 +17,11 @@ from tests.support.waiting import wait_for
 
 from holdfast.local import toolchain
 from holdfast.local.errors import ToolError
-from holdfast.local.toolchain import TOOLS, ToolName, build, cache_key, cached, flags
+from holdfast.local.progress_bar import Silent
+from holdfast.local.toolchain import TOOLS, ToolName, build, build_all, cache_key, cached, flags
 
 VERSION = 'if [ "$1" = env ]; then echo go1.99.0; exit; fi\n'
+PACKAGES = 'if [ "$1" = list ]; then seq 12; exit; fi\n'
 # $OUT is the argument after -o.
 OUTPUT = 'while [ $# -gt 0 ]; do if [ "$1" = -o ]; then OUT=$2; fi; shift; done\n'
 GOOD = OUTPUT + 'echo whole > "$OUT"\n'
@@ -44,7 +47,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     monkeypatch.setattr(toolchain, "MODULES", modules)
 
     def go(script: str) -> None:
-        (bin_dir / "go").write_text("#!/bin/sh\n" + VERSION + script)
+        (bin_dir / "go").write_text("#!/bin/sh\n" + VERSION + PACKAGES + script)
         (bin_dir / "go").chmod(0o755)
 
     return Fake(go, cache, modules)
@@ -110,6 +113,49 @@ def test_an_interrupted_build_ends_its_compilers_and_leaves_nothing(
     assert leftovers(fake.cache) == []
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid_file.read_text()), 0)
+
+
+def test_the_other_tools_are_built_beside_the_first(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each build waits until the other has begun: one after the other would never end."""
+    monkeypatch.setenv("MEET", str(tmp_path))
+    fake.go(OUTPUT + 'NAME=${OUT##*/}; touch "$MEET/$NAME"; nice > "$OUT"\n'
+            'until [ -e "$MEET/kubernetes" ] && [ -e "$MEET/versitygw" ]; do sleep 0.01; done\n')  # fmt: skip
+    first, second, third = build_all(["kubernetes", "versitygw", "helm"], Silent())
+    assert [path.name for path in (first, second, third)] == ["kubernetes", "versitygw", "helm"]
+    assert int(first.read_text()) < int(second.read_text()) == int(third.read_text()) == 19
+
+
+def test_a_build_that_fails_ends_the_one_beside_it(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pid_file = tmp_path / "pid"
+    monkeypatch.setenv("PID_FILE", str(pid_file))
+    fails = 'case $OUT in */kubernetes) until [ -s "$PID_FILE" ]; do sleep 0.01; done; exit 2; esac\n'
+    fake.go(OUTPUT + fails + 'echo $$ > "$PID_FILE"; exec sleep 600\n')
+    with pytest.raises(ToolError, match=r"building kubernetes failed \(exit code 2\)"):
+        build_all(["kubernetes", "versitygw", "helm"], Silent())
+    assert leftovers(fake.cache) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+
+
+def test_a_build_says_how_far_it_is(fake: Fake) -> None:
+    fake.go(OUTPUT + 'echo go: downloading example.org/x v1.0.0; echo some/package; echo whole > "$OUT"\n')
+    said: list[str] = []
+
+    class Listening(Silent):
+        @contextmanager
+        def step(self, what: str) -> Iterator[Callable[[str], None]]:
+            said.append(what)
+            yield said.append
+
+    build("versitygw", Listening())
+    version = toolchain.module_version(TOOLS["versitygw"])
+    assert said == [
+        f"Building versitygw {version} (once; about 1 minute on two free cores)",
+        "downloading example.org/x",
+        "1 of about 12 packages compiled",
+    ]
 
 
 def test_a_failed_build_shows_the_end_of_its_output(fake: Fake) -> None:
