@@ -88,8 +88,8 @@ class Environment:
     `predecessor`: the attempt that still trains while this one starts. `keep_best`: how many checkpoints are kept
     because of their `keep_metric`; `keep_mode`: whether a lower or a higher value is better. `upload_rate`: the limit
     in bytes a second for uploads of this process during training, its share of the pod's limit. `pod_ip`: with several
-    nodes. `peers`: another node keeps a copy of the state too. `keeper`: see KeptMemory. `non_finite`: what is done if
-    losses are not finite. `spike`: when losses explode, None if that is not watched. `resume_only`: the
+    nodes. `peers`: another node keeps a copy of the state too. `keeper`: see KeeperMemory. `non_finite`: what is done
+    if losses are not finite. `spike`: when losses explode, None if that is not watched. `resume_only`: the
     objects to restore from the address `resume`; empty: all. `slow_window`: seconds over which ranks compare their own
     times, None if they do not. `node_rank`: of this pod among those of several nodes.
     """

@@ -20,7 +20,7 @@ from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.console import console, error_console
 from holdfast.cli.terminal.fitted_table import Column, Fitting
 from holdfast.cli.terminal.output import ListOutput, write
-from holdfast.core.observe import bad_nodes
+from holdfast.core.capacity import bad_nodes
 from holdfast.core.observe.nodes import NodeView
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError

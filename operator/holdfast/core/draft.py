@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from holdfast.api.attempt import MAX_AVOIDED, Attempt, AttemptState
 from holdfast.api.profile import ProfileTier
 from holdfast.api.status import DecisionNote, TrainingJobStatus
+from holdfast.core.capacity.bad_nodes import suspects, to_avoid
+from holdfast.core.capacity.interruptions import interruptions_and_node_time, mean_lifetime
 from holdfast.core.capacity.knowledge import find
-from holdfast.core.capacity.node_lifetime import interruptions_and_node_time, mean_lifetime
 from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, InspectPod, Order, WorldOrder
-from holdfast.core.observe.bad_nodes import suspects, to_avoid
 from holdfast.core.observe.look import look
 from holdfast.core.observe.members import fresh_ranks, groups_of, inherited, known_imports, pods_by_rank
 from holdfast.core.observe.pods import PodView

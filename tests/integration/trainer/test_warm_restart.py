@@ -17,11 +17,11 @@ import time
 from torch import nn
 from holdfast_train import Run
 from holdfast_train.format.copy_note import CopyNote
-from holdfast_train.kept_memory import KeptMemory
-from holdfast_train.restore import node_memory
+from holdfast_train.keeper_memory import KeeperMemory
+from holdfast_train.restore import shared_by_node
 from holdfast_train.save import arena, capture
 
-node_memory._node = lambda rank: rank  # the two nodes are one machine, on which ranks would read together
+shared_by_node._node = lambda rank: rank  # the two nodes are one machine, on which ranks would read together
 how, end, arenas = sys.argv[1], sys.argv[2], int(sys.argv[3])
 arena.ARENAS = arenas
 dist.init_process_group("gloo")
@@ -37,7 +37,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 
 def wait_for_copies(of):  # until the launcher keeps what the newest save of these ranks has copied
     while True:
-        kept = KeptMemory(os.environ["HOLDFAST_KEEPER"]).list().notes
+        kept = KeeperMemory(os.environ["HOLDFAST_KEEPER"]).list().notes
         found = [CopyNote.decode(note).name.step for of_rank in map(kept.get, of) for note in of_rank or ()]
         if sum(step > 4 for step in found) == len(of):
             return max(found)

@@ -3,7 +3,7 @@
 from tests.support.decisions.running_gangs import ended, running
 
 from holdfast.api.status import Phase
-from holdfast.core.observe.bad_nodes import suspects
+from holdfast.core.capacity.bad_nodes import suspects
 
 
 def test_the_node_at_fault_for_two_hangs_is_left():

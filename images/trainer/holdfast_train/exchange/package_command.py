@@ -239,9 +239,9 @@ def _whole(module: "nn.Module") -> "nn.Module":
 
 
 def _test(options: argparse.Namespace) -> CommandCode:
-    from holdfast_train.package.retest import retest  # noqa: PLC0415
+    from holdfast_train.package.package_tests import run_tests  # noqa: PLC0415
 
-    found = retest(options.folder, _say, run_code=options.run_code)
+    found = run_tests(options.folder, _say, run_code=options.run_code)
     bad = False
     for variant, result in found.items():
         if isinstance(result, str):

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from holdfast_train.errors import RanksDifferError, StateError
-from holdfast_train.format.alike import difference, draw_of
 from holdfast_train.format.fragment import Fragment
 from holdfast_train.format.manifest import Manifest
+from holdfast_train.format.rank_agreement import difference, draw_of
 from holdfast_train.format.tree import TensorEntry, names
 
 __all__ = ["assemble", "check_fragment", "merge_entries"]

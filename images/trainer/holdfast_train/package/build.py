@@ -19,7 +19,6 @@ import torch
 from torch import nn
 
 from holdfast_train.errors import HoldfastTrainError, StateError
-from holdfast_train.package.cases import cases
 from holdfast_train.package.convert import CALIBRATION, COMMAND, Conversion, filled
 from holdfast_train.package.errors import PackageError, ProblemError
 from holdfast_train.package.folder import (
@@ -33,12 +32,13 @@ from holdfast_train.package.folder import (
     verify,
     write_json,
 )  # fmt: skip
+from holdfast_train.package.inputs_to_test import inputs_to_test
 from holdfast_train.package.loader import Model
 from holdfast_train.package.model_card import readme
 from holdfast_train.package.problem import Arrays, Call, Problem, Score, check
 from holdfast_train.package.record import Origin, Tests, made_document
 from holdfast_train.package.report_page import report_page
-from holdfast_train.package.selftest import Assessment, Bar, judge, measured
+from holdfast_train.package.variant_tests import Assessment, Bar, judge, measured
 from holdfast_train.package.variants import (
     FIXED,
     VARIANTS,
@@ -134,7 +134,7 @@ def build(
     call = call_of(problem, module)
     with _place(folder) as place, _deterministic():
         progress("running the test inputs in torch")
-        inputs, left_out = cases(problem, fixed)
+        inputs, left_out = inputs_to_test(problem, fixed)
         expected = [_checked(problem, call, one) for one in inputs]
         reference = _reference(problem.score, call) if problem.score else None
         _write_tests(place / TESTS, inputs, expected)

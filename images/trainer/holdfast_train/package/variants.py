@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from holdfast_train.package.cases import at_sizes
 from holdfast_train.package.convert import CALIBRATION, Conversion, filled, run_command
 from holdfast_train.package.errors import PackageError, ProblemError
+from holdfast_train.package.inputs_to_test import at_sizes
 from holdfast_train.package.problem import Arrays, Problem, check
 from holdfast_train.user_code import called
 

@@ -10,8 +10,8 @@ from holdfast_train.commitlog.retention import keep_of
 from holdfast_train.environment import Environment
 from holdfast_train.errors import EnvironmentVariableError, NoCheckpointError, StorageError
 from holdfast_train.format.names import resolve
+from holdfast_train.restore.memory_checkpoints import IN_MEMORY, MemoryCheckpoints, offers
 from holdfast_train.restore.source import CheckpointSource, source_of
-from holdfast_train.restore.whole_copies import IN_MEMORY, WholeCopies, offers
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
@@ -69,7 +69,7 @@ class Candidates:
 
     @classmethod
     def own(
-        cls, environment: Environment, storage: RetryingStorage, checkpoints: Checkpoints, copies: WholeCopies
+        cls, environment: Environment, storage: RetryingStorage, checkpoints: Checkpoints, copies: MemoryCheckpoints
     ) -> "Candidates":
         """The candidates of an attempt that has raised its fence. Those of `copies` that it may use come first."""
         return cls(environment, storage, checkpoints, offers(copies, checkpoints.log.state, storage.uri))

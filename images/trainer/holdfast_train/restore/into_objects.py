@@ -19,13 +19,13 @@ from holdfast_train.format.stateful import Counts, Stateful, unwrapped
 from holdfast_train.format.tree import APART, is_apart
 from holdfast_train.memory import fits
 from holdfast_train.ranks import Ranks
-from holdfast_train.restore.held_memory import HeldMemory
 from holdfast_train.restore.lazy_tensors import fitted, lazies, outline, read_tensors, with_tensors
-from holdfast_train.restore.node_memory import Layout, NodeMemory, SharedState
+from holdfast_train.restore.memory_checkpoints import MemoryCheckpoints
 from holdfast_train.restore.restored import Restored, restored
+from holdfast_train.restore.shared_by_node import Layout, NodeSharing, SharedState
 from holdfast_train.restore.source import CheckpointSource
+from holdfast_train.restore.surviving_bytes import SurvivingBytes
 from holdfast_train.restore.warm_start import named
-from holdfast_train.restore.whole_copies import WholeCopies
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.retrying import PATIENCE_SECONDS
@@ -51,7 +51,7 @@ class Positioned(Counts, Protocol):
 def restore(
     environment: Environment,
     ranks: Ranks,
-    choose: Callable[[WholeCopies], CheckpointSource],
+    choose: Callable[[MemoryCheckpoints], CheckpointSource],
     objects: Mapping[str, Stateful],
     per_rank: Mapping[str, Stateful],
 ) -> Restored | None:
@@ -62,10 +62,10 @@ def restore(
     from the storage. If one rank finds the checkpoint broken, all ranks take the one before it. An error of one rank is
     raised on all ranks.
     """
-    node = NodeMemory(ranks)
+    node = NodeSharing(ranks)
     chosen: list[CheckpointSource] = []
 
-    with closing(HeldMemory.open(environment, ranks)) as held:
+    with closing(SurvivingBytes.open(environment, ranks)) as held:
 
         def begin() -> _Offer | None:
             chosen.append(choose(held.copies))
@@ -149,7 +149,7 @@ class _Reading:
         alone = [lazy for lazy in lazies((self._wanted, self._mine)) if lazy.key not in together]
         return self.layout.size + ranks * sum(lazy.size for lazy in alone)
 
-    def run(self, shared: SharedState | None, held: HeldMemory) -> None:
+    def run(self, shared: SharedState | None, held: SurvivingBytes) -> None:
         """Read this rank's part into `shared`, and the rest into memory of its own; everything if it is None."""
         self._shared = shared
         if self.error is not None:

@@ -103,7 +103,7 @@ class PeerFile:
     index: int
 
     def fill(self, offset: int, views: Sequence[memoryview]) -> bool:
-        """As `held_memory.File`."""
+        """As `surviving_bytes.File`."""
         return self.peer.fill(self.rank, self.index, offset, views)
 
 

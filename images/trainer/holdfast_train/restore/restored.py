@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.format.program import Program
-from holdfast_train.restore.whole_copies import IN_MEMORY
+from holdfast_train.restore.memory_checkpoints import IN_MEMORY
 
 __all__ = ["Restored", "restored"]
 

@@ -22,8 +22,8 @@ from holdfast_train.progress import Progress
 from holdfast_train.ranks import Ranks
 from holdfast_train.restore.candidates import Candidates, completed, start
 from holdfast_train.restore.into_objects import put_back, restore
+from holdfast_train.restore.memory_checkpoints import MemoryCheckpoints
 from holdfast_train.restore.restored import Restored
-from holdfast_train.restore.whole_copies import WholeCopies
 from holdfast_train.run.ending import Ending
 from holdfast_train.run.fence_wait import FenceWait
 from holdfast_train.run.finite import FiniteGuard
@@ -252,7 +252,7 @@ class Run:
             return
         self._storage = storage
         self._ending.open_storage(storage)
-        choose = partial(self._own_and_choose, environment, storage)
+        choose = partial(self._choose, environment, storage)
         restored = restore(environment, self._ranks, choose, self._objects, self._per_rank)
         self._complete = self._ranks.share(self._complete)
         if restored is not None:
@@ -326,7 +326,7 @@ class Run:
             self._ending.leave_fence(predecessor)
         return may_go_on
 
-    def _own_and_choose(self, environment: Environment, storage: RetryingStorage, copies: WholeCopies) -> Candidates:
+    def _choose(self, environment: Environment, storage: RetryingStorage, copies: MemoryCheckpoints) -> Candidates:
         """Raise the fence, and return the checkpoints from which to resume. Rank 0 alone calls it.
 
         If training is complete no fence is raised: the program gets the last state, for what it does afterwards.

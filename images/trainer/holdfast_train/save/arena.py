@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 from holdfast_train.environment import Environment
 from holdfast_train.errors import StateError
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.kept_memory import KeptMemory, file_numbers
+from holdfast_train.keeper_memory import KeeperMemory, file_numbers
 from holdfast_train.memory import fits
 from holdfast_train.memory_file import memory_file
 
@@ -115,7 +115,7 @@ class Arenas:
     def __init__(
         self,
         copies: int = 1,
-        kept: KeptMemory | None = None,
+        kept: KeeperMemory | None = None,
         rank: int = 0,
         numbers: tuple[int, int] = (0, 1),
         *,
@@ -127,7 +127,7 @@ class Arenas:
         """
         self.copies = copies
         self._rank = rank
-        self._kept = kept or KeptMemory(None)
+        self._kept = kept or KeeperMemory(None)
         self._numbers = numbers
         if not keeps_old:
             self._kept.drop(rank)
@@ -140,7 +140,7 @@ class Arenas:
         """Those of a rank in its pod."""
         numbers = file_numbers(environment.identity.attempt)
         copies = max(ranks // environment.nodes, 1)
-        return cls(copies, KeptMemory(environment.keeper), rank, numbers, keeps_old=keeps_old)
+        return cls(copies, KeeperMemory(environment.keeper), rank, numbers, keeps_old=keeps_old)
 
     @property
     def is_busy(self) -> bool:

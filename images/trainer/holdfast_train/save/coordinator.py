@@ -12,8 +12,8 @@ from holdfast_train.errors import (
     StorageUnreachableError,
     WriterLostError,
 )
-from holdfast_train.format.alike import compare
 from holdfast_train.format.names import CheckpointName
+from holdfast_train.format.rank_agreement import compare
 from holdfast_train.memory import available
 from holdfast_train.ranks import Ranks
 from holdfast_train.save.frozen import FrozenNames

@@ -32,8 +32,8 @@ from awscrt import checksums
 
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.errors import CheckpointCorruptError
-from holdfast_train.format.alike import HostCopy
 from holdfast_train.format.names import CheckpointName
+from holdfast_train.format.rank_agreement import HostCopy
 from holdfast_train.format.sharding import storage_of
 from holdfast_train.format.tree import Leaf
 from holdfast_train.save.arena import Arena

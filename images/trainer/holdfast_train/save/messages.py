@@ -12,8 +12,8 @@ from holdfast_train.commitlog.checkpoints import Clean, Saved
 from holdfast_train.commitlog.records import Fence
 from holdfast_train.environment import Environment
 from holdfast_train.errors import HoldfastTrainError, RanksDifferError, StorageError
-from holdfast_train.format.alike import ALL_ALIKE, Apart
 from holdfast_train.format.names import CheckpointName
+from holdfast_train.format.rank_agreement import ALL_ALIKE, Apart
 from holdfast_train.format.tree import Tree
 from holdfast_train.save.links import CopyLinks
 from holdfast_train.save.plan import Plan

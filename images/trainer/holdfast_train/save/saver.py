@@ -14,8 +14,8 @@ from weakref import ref
 
 from holdfast_train.commitlog.checkpoints import Clean, Saved
 from holdfast_train.errors import HoldfastTrainError, StateError, StorageUnreachableError, WriterLostError
-from holdfast_train.format.alike import ALL_ALIKE, Facts, Sample, byte_sums, draw_of
 from holdfast_train.format.names import CheckpointName
+from holdfast_train.format.rank_agreement import ALL_ALIKE, Facts, Sample, byte_sums, draw_of
 from holdfast_train.format.tree import Tree, Walk, delta
 from holdfast_train.memory import available, shortage
 from holdfast_train.save.arena import Arena, Arenas, Loan
@@ -161,7 +161,7 @@ class Saver:
         if kept is not None:
             plan = plan.without_frozen
         number = self._reserve_arena(name, frozen.fresh, step, plan.size, at_most)
-        is_change = self._sent_tree is not None and self._state.rewalk.is_again
+        is_change = self._sent_tree is not None and self._state.repeated_walk.is_again
         save = Save(
             name=name,
             step=step,
@@ -231,7 +231,7 @@ class Saver:
         self._guard.close()
         self._wait_for_capture()
         self._newest = None
-        self._state.rewalk.forget()
+        self._state.repeated_walk.forget()
         if (writer := self._writer) is not None:
             writer.channel.finish()
         self._arenas.close(is_complete=is_complete)

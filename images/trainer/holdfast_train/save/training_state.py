@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast_train.data import rng
-from holdfast_train.format.alike import ALL_ALIKE, Apart, Facts, apart_trees, facts_of, renamed
 from holdfast_train.format.program import Program
-from holdfast_train.format.rewalk import Rewalk
+from holdfast_train.format.rank_agreement import ALL_ALIKE, Apart, Facts, apart_trees, facts_of, renamed
+from holdfast_train.format.repeated_walk import RepeatedWalk
 from holdfast_train.format.sharding import storage_of
 from holdfast_train.format.stateful import Stateful, unwrapped
 from holdfast_train.format.tree import APART, Leaf, Tree, Walk, apart_name
@@ -41,7 +41,7 @@ class TrainingState:
     objects: Mapping[str, Stateful]
     per_rank: Mapping[str, Stateful]
     program: Program = field(default_factory=Program)
-    rewalk: Rewalk = field(default_factory=Rewalk, repr=False, compare=False)
+    repeated_walk: RepeatedWalk = field(default_factory=RepeatedWalk, repr=False, compare=False)
 
     def walk(self, rank: int, apart: Apart = ALL_ALIKE) -> tuple[Walk, int, Tree, Tree]:
         """The leaves, how many of them the ranks have alike, the tree of `objects`, and the tree of `rank` alone.
@@ -49,7 +49,7 @@ class TrainingState:
         The leaves that are alike, and shards, come first. Each rank has what is `apart` in its own tree, under names of
         its own; rank 0 has it in the tree of `objects`, from which ranks resume that were not there at the save.
         """
-        walk, of_objects = self.rewalk.walk(self._states())
+        walk, of_objects = self.repeated_walk.walk(self._states())
         tree: Tree = {"$dict": [["objects", of_objects]]}
         alike: list[Leaf] = []
         differing: list[Leaf] = []

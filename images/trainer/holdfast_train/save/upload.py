@@ -20,12 +20,12 @@ from holdfast_train.errors import (
     WriterLostError,
 )
 from holdfast_train.format import manifest
-from holdfast_train.format.alike import tree_sums
 from holdfast_train.format.assembly import assemble, check_fragment
 from holdfast_train.format.copy_note import CopyNote
 from holdfast_train.format.fragment import Fragment
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
+from holdfast_train.format.rank_agreement import tree_sums
 from holdfast_train.save.heartbeat import Heartbeat
 from holdfast_train.save.job import Job
 from holdfast_train.save.messages import Save

@@ -23,10 +23,9 @@ from holdfast_train.commitlog.retention import keep_of
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree, patched
-from holdfast_train.kept_memory import KeptMemory
+from holdfast_train.keeper_memory import KeeperMemory
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.channel import Channel, ClosedError
-from holdfast_train.save.copies import Copies, CopyReceiver, CopySender
 from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.job import ArrivingBytes, Job, Jobs
 from holdfast_train.save.messages import (
@@ -43,6 +42,7 @@ from holdfast_train.save.messages import (
     ShortenDeadline,
     UsePlan,
 )
+from holdfast_train.save.peer_copies import CopyReceiver, CopySender, PeerCopies
 from holdfast_train.save.plan import Plan
 from holdfast_train.save.schedule import SAVE_PATIENCE
 from holdfast_train.save.upload import Upload
@@ -132,17 +132,17 @@ class Writer:
             self._series.end(SERIES_SECONDS)
             self._lock.release()
 
-    def _open_copies(self, opened: Open, listener: socket.socket | None) -> Copies | None:
+    def _open_copies(self, opened: Open, listener: socket.socket | None) -> PeerCopies | None:
         """What looks after the copies in memory. None with one node: nobody keeps memory for another attempt."""
         if opened.environment.nodes == 1 or opened.ranks == 1:
             return None
-        kept = KeptMemory(opened.environment.keeper)
+        kept = KeeperMemory(opened.environment.keeper)
         sender = None
         try:
             if opened.links is not None and listener is not None:
                 sender = CopySender(opened.rank, opened.links)
                 CopyReceiver(listener, opened.links.token, kept)
-            return Copies(opened.rank, opened.environment.identity.attempt, kept, self._upload.note, sender)
+            return PeerCopies(opened.rank, opened.environment.identity.attempt, kept, self._upload.note, sender)
         except RuntimeError as error:  # the container is at its limit of processes
             say(f"an attempt can go on only from what is committed: no thread looks after the copies ({error})")
             return None

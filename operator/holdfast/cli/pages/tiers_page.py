@@ -14,8 +14,8 @@ from holdfast.cli.pages import clock
 from holdfast.cli.pages.jobs_page import job_address
 from holdfast.cli.pages.page import Fragment, Page
 from holdfast.cli.terminal import formats
+from holdfast.core.capacity import bad_nodes
 from holdfast.core.capacity.measured import median
-from holdfast.core.observe import bad_nodes
 
 HEADS: Final = (
     ("Tier", "", ""),

@@ -17,7 +17,7 @@ from holdfast.cli.pages.jobs_page import JobRow, Jobs
 from holdfast.cli.pages.tiers_page import Teachers, Tiers, learned, newest
 from holdfast.cli.ui.kept_list import KeptList
 from holdfast.cli.ui.pulse import Pulse
-from holdfast.core.observe import bad_nodes
+from holdfast.core.capacity import bad_nodes
 from holdfast.runtime.apiserver.client import Client
 
 SLICE: Final = 0.01  # seconds for which reading jobs may keep other tasks waiting

@@ -23,8 +23,8 @@ LAST_GRACE = timedelta(seconds=5)  # what a pod gets after its deadline has pass
 # --- orders to leave --------------------------------------------------------------------------------------------------
 
 
-def find_notice(turn: Turn) -> Notice | None:
-    """The notice if the node or the pod is about to be lost."""
+def notice_to_drain_on(turn: Turn) -> Notice | None:
+    """The notice if the node or the pod is about to be lost, and the attempt is not departing already."""
     return turn.notice if turn.attempt.departure is None else None
 
 

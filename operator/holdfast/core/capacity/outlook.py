@@ -15,9 +15,9 @@ from holdfast.api.knowledge import Seen, TierKnowledge
 from holdfast.api.profile import ProfileTier
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity.grid import acquire_timeout
+from holdfast.core.capacity.interruptions import interruptions_and_node_time, mean_lifetime
 from holdfast.core.capacity.knowledge import pace_now
 from holdfast.core.capacity.measured import at_worst, find_speeds, median
-from holdfast.core.capacity.node_lifetime import interruptions_and_node_time, mean_lifetime
 from holdfast.core.capacity.policy_input import TierView, View
 from holdfast.core.capacity.rotation import refusals, search_begun
 from holdfast.core.capacity.spells import (

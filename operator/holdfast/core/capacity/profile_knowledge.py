@@ -1,7 +1,7 @@
 """What a CapacityProfile knows of its tiers: what its present jobs know, merged with what the profile remembers.
 
 The profile remembers what deleted jobs have found out. Merging the same news again changes nothing, and the order of
-the jobs does not matter. Interruptions are counted in holdfast.core.capacity.interruption_counts.
+the jobs does not matter. Interruptions are counted in holdfast.core.capacity.interruptions.
 
 No namespace alone changes what jobs of another one read, except by nodes that the cluster gave to it or took from it. A
 tenant can make a pod that no node will ever take, so a refusal counts for all jobs only if jobs of two namespaces are
@@ -27,7 +27,7 @@ from holdfast.api.knowledge import (
 )
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import CapacityProfileStatus, Tier
-from holdfast.core.capacity.interruption_counts import NOTHING, InterruptionCount, InterruptionCounts, stored_level
+from holdfast.core.capacity.interruptions import NOTHING, InterruptionCount, InterruptionCounts, stored_level
 from holdfast.core.capacity.knowledge import Known, find, spell_fields
 from holdfast.core.capacity.spells import (
     FRESH,
@@ -92,7 +92,7 @@ def profile_status(
     """The status of a profile with these tiers (at most MAX_TIERS). Other tiers are forgotten.
 
     `before` is the present status, `jobs` are the jobs of the profile, `totals` and `level` are as in
-    interruption_counts. A job's pace says nothing about another job, and is left out.
+    interruptions. A job's pace says nothing about another job, and is left out.
     """
     known = []
     for tier in tiers:

@@ -117,7 +117,7 @@ def drop_gone(turn: Turn) -> None:
     _give_up(turn, End(EndKind.INTERRUPTION, reason, "it is not seen any more"), estimated=True)
 
 
-def find_notice(turn: Turn) -> Notice | None:
+def notice_to_drop_on(turn: Turn) -> Notice | None:
     """The notice if its own node or pod is about to be lost."""
     return turn.notice
 

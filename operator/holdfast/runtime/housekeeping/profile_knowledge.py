@@ -16,10 +16,9 @@ from holdfast.api.attempt import Attempt
 from holdfast.api.knowledge import Seen
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import CapacityProfileStatus
-from holdfast.core.capacity import interruption_counts, profile_knowledge
-from holdfast.core.capacity.interruption_counts import NOTHING, InterruptionCount, InterruptionCounts
+from holdfast.core.capacity import bad_nodes, interruptions, profile_knowledge
+from holdfast.core.capacity.interruptions import NOTHING, InterruptionCount, InterruptionCounts
 from holdfast.core.capacity.knowledge import with_attempts
-from holdfast.core.observe import bad_nodes
 from holdfast.core.observe.demand import refusal_of
 from holdfast.runtime.apiserver import paths
 from holdfast.runtime.apiserver.gated_writer import GatedWriter
@@ -42,7 +41,7 @@ class ProfileCount:
 
     def __init__(self, status: CapacityProfileStatus, counts: Mapping[str, InterruptionCounts]) -> None:
         self._counts = dict(counts)
-        self._totals = interruption_counts.take_over(status, self.level)
+        self._totals = interruptions.take_over(status, self.level)
 
     def join(self, uid: str, counts: InterruptionCounts) -> None:
         """Count for a job that uses the profile from now on. Its earlier counts belong to another profile."""
@@ -70,11 +69,11 @@ class ProfileCount:
     @property
     def level(self) -> dict[str, InterruptionCount]:
         """The counts of these jobs together."""
-        return interruption_counts.total(self._counts.values())
+        return interruptions.total(self._counts.values())
 
     def totals(self, tiers: Iterable[str]) -> dict[str, InterruptionCount]:
         """All counts of these tiers, faded; other tiers are forgotten."""
-        self._totals = {tier: interruption_counts.fade(self._totals[tier]) for tier in tiers if tier in self._totals}
+        self._totals = {tier: interruptions.fade(self._totals[tier]) for tier in tiers if tier in self._totals}
         return self._totals
 
 
@@ -163,20 +162,20 @@ class ProfileStatusWriter:
         for name, profile in self._cache.profiles.items():
             entry, uid = self._entries.get(name), profile.metadata.uid
             if entry is None or entry.uid != uid:
-                counts = {job.metadata.uid: interruption_counts.of_job(job.status, now) for job in self._jobs(name)}
+                counts = {job.metadata.uid: interruptions.of_job(job.status, now) for job in self._jobs(name)}
                 self._entries[name] = _Entry(uid, ProfileCount(profile.status, counts), self._clock())
 
     def _job_changed(self, before: TrainingJob | None, after: TrainingJob | None) -> None:
         was, now = _profile(before), _profile(after)
         if before and was != now and (left := self._entries.get(was)):
-            left.count.update(before.metadata.uid, interruption_counts.of_job(before.status, self._now()))
+            left.count.update(before.metadata.uid, interruptions.of_job(before.status, self._now()))
             left.count.leave(before.metadata.uid)
             left.changed = True
         if after and before is None:  # a job that was malformed for a while may have another profile now
             for name in self._entries.keys() - {now}:
                 self._entries[name].count.leave(after.metadata.uid)
         if after and (entry := self._entries.get(now)):
-            entry.count.join(after.metadata.uid, interruption_counts.of_job(after.status, self._now()))
+            entry.count.join(after.metadata.uid, interruptions.of_job(after.status, self._now()))
             entry.changed = entry.changed or before is None or before.status.tiers != after.status.tiers
 
     async def _check_and_write(self, name: str, entry: _Entry, *, at_once: bool = False) -> bool:
@@ -208,7 +207,7 @@ class ProfileStatusWriter:
     def _status(self, profile: CapacityProfile, count: ProfileCount) -> CapacityProfileStatus:
         now, tiers, jobs = self._now(), [tier.name for tier in profile.spec.tiers], self._jobs(profile.metadata.name)
         for job in jobs:
-            count.update(job.metadata.uid, interruption_counts.of_job(job.status, now))
+            count.update(job.metadata.uid, interruptions.of_job(job.status, now))
         known = profile_knowledge.profile_status(
             tiers,
             profile.status,

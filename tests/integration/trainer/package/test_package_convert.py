@@ -15,7 +15,7 @@ from torch import nn
 from holdfast_train.package import PackageError, Problem, Tensor, load
 from holdfast_train.package.build import Built, Origin, build
 from holdfast_train.package.convert import conversions
-from holdfast_train.package.retest import retest
+from holdfast_train.package.package_tests import run_tests
 from holdfast_train.package.variants import VARIANTS
 
 ORIGIN = Origin("uid", 7, "file:///runs/manifests/7.json", "00")
@@ -86,7 +86,7 @@ def test_without_a_worker_it_is_not_tested_and_is_not_opened(tmp_path: Path) -> 
         assert model.variant == "onnx"
     with pytest.raises(PackageError, match="does not run by itself"):
         load(tmp_path / "net", "chip")
-    assert retest(tmp_path / "net")["chip"] == "its files are intact; it does not run by itself"
+    assert run_tests(tmp_path / "net")["chip"] == "its files are intact; it does not run by itself"
     document = json.loads((tmp_path / "net" / "package.json").read_text())
     document["variants"]["onnx"]["tested"] = None  # only what a command made may have no test
     (tmp_path / "net" / "package.json").write_text(json.dumps(document))

@@ -24,7 +24,7 @@ from tests.support.decisions.tier_views import SECOND
 
 from holdfast.api.attempt import AttemptState, EndKind
 from holdfast.api.knowledge import Seen
-from holdfast.core.capacity import interruption_counts
+from holdfast.core.capacity import interruptions
 from holdfast.core.capacity.knowledge import find
 from holdfast.core.observe.nodes import Taint
 
@@ -32,7 +32,7 @@ RUNS = attempt(fenced=True, first_step=500)
 LEAVES = verdict("drained", "SpotInterruption", step=710)
 
 
-def interruptions(current, *pods, cluster=None):
+def counted(current, *pods, cluster=None):
     decision = settled(snapshot(job(status(current)), *pods, cluster=cluster or nodes()))
     assert decision.status.history[-1].kind is EndKind.INTERRUPTION
     found = find(decision.status.tiers, "spot")
@@ -66,18 +66,18 @@ FULL = replace(node(), taints=(Taint("node.kubernetes.io/disk-pressure", effect=
 )
 @pytest.mark.parametrize("cluster", [nodes(), nodes(FULL)], ids=["a good node", "its disk is full"])
 def test_an_interruption_that_a_tenant_can_cause_is_not_the_tiers(current, seen, cluster):
-    assert interruptions(current, seen, cluster=cluster) == 0
+    assert counted(current, seen, cluster=cluster) == 0
 
 
 def test_a_taint_that_the_node_has_for_its_accelerator_is_no_interruption():
     """Breaks where an admission plugin gives pods the toleration, and not the tier, as for GPUs on GKE."""
     gpu = nodes(replace(node(), taints=(Taint("nvidia.com/gpu", effect="NoSchedule"),)))
     assert on_a_node(gpu).current.granted
-    assert interruptions(RUNS, ended(1, 137), cluster=gpu) == 0
+    assert counted(RUNS, ended(1, 137), cluster=gpu) == 0
 
 
 def test_a_pod_whose_finalizer_somebody_removed_says_nothing_about_the_tier():
-    assert interruptions(RUNS) == 0
+    assert counted(RUNS) == 0
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_a_pod_whose_finalizer_somebody_removed_says_nothing_about_the_tier():
     ],
 )
 def test_an_interruption_that_only_the_cluster_can_cause_is_the_tiers(current, seen, cluster):
-    assert interruptions(current, seen, cluster=cluster) == 1
+    assert counted(current, seen, cluster=cluster) == 1
     forged = current.model_copy(update={"pods": (current.pods[0].model_copy(update={"granted": False}),)})
-    assert interruptions(forged, seen, cluster=cluster) == 0
+    assert counted(forged, seen, cluster=cluster) == 0
 
 
 # A pod that a tenant made, with the name, the labels and the owner of a pod of its job
@@ -116,7 +116,7 @@ def test_a_node_that_the_cluster_gave():
     found = on_a_node()
     assert found.current.granted
     assert find(found.tiers, "spot").state is Seen.UP
-    assert interruption_counts.of_job(found, NOW)["spot"].node_time > SECOND
+    assert interruptions.of_job(found, NOW)["spot"].node_time > SECOND
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_node_that_a_tenant_can_get_hold_of_says_nothing_about_its_tier(cluste
     known = find(found.tiers, "spot")
     assert found.current.pods, "it is a pod of the job all the same, and its node is paid for"
     assert known is None or (known.state, known.acquire, known.observation) == (None, None, None)
-    assert interruption_counts.of_job(found, NOW) == {}
+    assert interruptions.of_job(found, NOW) == {}
     gone = nodes(without=("n1",))
     after = settled(snapshot(job(found), ended(**changes), cluster=gone)).status
     assert after.history[-1].kind in (EndKind.INTERRUPTION, EndKind.COMPLETED)

@@ -14,7 +14,7 @@ from tests.support.decisions.tier_views import SECOND, known, measured, seen
 from holdfast.api.knowledge import MAX_MEASURED, MAX_REFUSALS, MAX_SHAPES, MAX_TIERS, Seen, ShapeKnowledge
 from holdfast.api.profile import CapacityProfileStatus, Counted
 from holdfast.core.capacity import profile_knowledge
-from holdfast.core.capacity.interruption_counts import InterruptionCount
+from holdfast.core.capacity.interruptions import InterruptionCount
 from holdfast.core.capacity.knowledge import find
 from holdfast.core.capacity.profile_knowledge import JobView
 from holdfast.core.capacity.spells import FRESH, Spell, shared_spell

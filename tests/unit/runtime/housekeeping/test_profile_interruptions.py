@@ -11,7 +11,7 @@ from tests.support.operator.fake_api_server import raw_job
 from tests.support.operator.profile_world import PATH, World
 
 from holdfast.api.profile import CapacityProfileStatus
-from holdfast.core.capacity.interruption_counts import MEMORY
+from holdfast.core.capacity.interruptions import MEMORY
 from holdfast.runtime.informer.cache import Key
 
 HOUR = timedelta(hours=1)

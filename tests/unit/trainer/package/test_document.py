@@ -12,8 +12,8 @@ from safetensors.numpy import save_file
 
 from holdfast_train.package import PackageError, load
 from holdfast_train.package.folder import TESTS, file_entry, open_package
-from holdfast_train.package.retest import retest
-from holdfast_train.package.selftest import Assessment
+from holdfast_train.package.package_tests import run_tests
+from holdfast_train.package.variant_tests import Assessment
 
 NOT: Final[Sequence[Any]] = [None, True, 1, 1.5, "x", [], ["x"], [1], {}, {"x": 1}, [[]], "\0"]
 """Values of every kind, at a place where another kind belongs."""
@@ -45,7 +45,9 @@ def put(value: Any, holder: Any, key: Any) -> None:
 # Breaks if a field is used before its type is known: the error would be a KeyError, TypeError or worse.
 def test_every_field_may_be_missing_or_anything(make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make()
-    monkeypatch.setattr("holdfast_train.package.retest.judge", lambda *_: Assessment(passed=True, agreement=0.99))
+    monkeypatch.setattr(
+        "holdfast_train.package.package_tests.judge", lambda *_: Assessment(passed=True, agreement=0.99)
+    )
     monkeypatch.setattr("holdfast_train.package.loader.Model", lambda *_, **__: None)
     document = json.loads((folder / "package.json").read_text())
     document["variants"]["onnx"]["fixed"] = {"rows": 2}
@@ -57,7 +59,7 @@ def test_every_field_may_be_missing_or_anything(make: Callable[..., Path], monke
     refused = 0
     for text in texts:
         (folder / "package.json").write_text(text)
-        for use in (load, retest):
+        for use in (load, run_tests):
             try:
                 use(folder)
             except PackageError:
@@ -136,7 +138,7 @@ def test_tests_of_other_names_are_refused(make: Callable[..., Path], key: str) -
     document["tests"] |= file_entry(folder / TESTS)
     (folder / "package.json").write_text(json.dumps(document))
     with pytest.raises(PackageError):
-        retest(folder)
+        run_tests(folder)
 
 
 # Breaks if a size is used in arithmetic that cannot hold it: the page divides it as a float.
@@ -159,7 +161,7 @@ def test_a_file_that_is_not_of_the_package_is_named(make: Callable[..., Path], l
     else:
         added.write_text("import os")
     with pytest.raises(PackageError, match=r"has onnx/modeling\.py, which package\.json does not name; remove it"):
-        retest(folder)
+        run_tests(folder)
 
 
 # Breaks if the page of a package, which people open in a browser, can be another one.
@@ -170,4 +172,4 @@ def test_a_page_that_has_changed_is_named(make: Callable[..., Path], tmp_path: P
     folder = make(pages={"report.html": file_entry(page)})
     page.write_text("evil")
     with pytest.raises(PackageError, match=r"report\.html has changed since the package was made"):
-        retest(folder)
+        run_tests(folder)

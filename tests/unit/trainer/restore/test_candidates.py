@@ -11,7 +11,7 @@ from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import CheckpointCorruptError, EnvironmentVariableError, StorageUnreachableError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.restore.candidates import Candidates, start
-from holdfast_train.restore.whole_copies import IN_MEMORY, WholeCopy
+from holdfast_train.restore.memory_checkpoints import IN_MEMORY, MemoryCheckpoint
 from holdfast_train.storage.retrying import RetryingStorage
 
 
@@ -67,7 +67,7 @@ def test_copies_in_memory_come_first_and_a_broken_one_is_said(capsys: pytest.Cap
     fence = first.log.fence
     assert fence is not None
     copies = [
-        WholeCopy(replace(committed.manifest, name=CheckpointName(step, 1, "aa"), step=step), fence.seq)
+        MemoryCheckpoint(replace(committed.manifest, name=CheckpointName(step, 1, "aa"), step=step), fence.seq)
         for step in (30, 20, 10)
     ]
     checkpoints = Checkpoints(storage, identity(2), Keep())

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast_train.errors import StateError
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.kept_memory import KeptMemory
+from holdfast_train.keeper_memory import KeeperMemory
 from holdfast_train.pod.launcher.keeper import Keeper
 from holdfast_train.save import arena as module
 from holdfast_train.save.arena import Arena, Arenas, Loan
@@ -79,7 +79,7 @@ def test_a_second_arena_needs_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # Breaks if two attempts have their arenas at the same time, or if a program has them after its training.
 def test_the_launcher_keeps_the_newest_arenas_of_a_rank(tmp_path: Path) -> None:
-    keeper, kept = Keeper(str(tmp_path / "keeper")), KeptMemory(str(tmp_path / "keeper"))
+    keeper, kept = Keeper(str(tmp_path / "keeper")), KeeperMemory(str(tmp_path / "keeper"))
 
     def sizes() -> dict[int, list[int]]:
         found = {}

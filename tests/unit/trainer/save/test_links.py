@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.support.trainer.stores import environment
-from tests.unit.trainer.restore.test_node_memory import Threads
+from tests.unit.trainer.restore.test_shared_by_node import Threads
 
 from holdfast_train.environment import Environment
 from holdfast_train.ranks import Ranks

@@ -12,8 +12,8 @@ from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import environment, identity
 from tests.support.waiting import wait_for
 
-from holdfast_train.format.alike import Apart
 from holdfast_train.format.names import CheckpointName
+from holdfast_train.format.rank_agreement import Apart
 from holdfast_train.format.stateful import Stateful
 from holdfast_train.save.channel import Channel
 from holdfast_train.save.messages import Open, Save
@@ -161,5 +161,5 @@ def test_a_closed_saver_keeps_no_tensor(tmp_path: Path, monkeypatch: pytest.Monk
     trained = Trained(tmp_path, monkeypatch)
     trained.save(1, 0.1)
     trained.saver.close()
-    rewalk = trained.saver._state.rewalk
-    assert (rewalk._leaves, rewalk._places, rewalk._sources) == ([], [], [])
+    repeated_walk = trained.saver._state.repeated_walk
+    assert (repeated_walk._leaves, repeated_walk._places, repeated_walk._sources) == ([], [], [])

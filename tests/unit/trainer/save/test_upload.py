@@ -19,8 +19,8 @@ from holdfast_train.errors import (
     StorageUnreachableError,
 )
 from holdfast_train.format import manifest
-from holdfast_train.format.alike import ALL_ALIKE, Apart, Sample, draw_of
 from holdfast_train.format.names import CheckpointName
+from holdfast_train.format.rank_agreement import ALL_ALIKE, Apart, Sample, draw_of
 from holdfast_train.format.tree import Tree, Walk
 from holdfast_train.save import upload
 from holdfast_train.save.arena import Arena

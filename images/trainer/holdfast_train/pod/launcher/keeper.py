@@ -2,7 +2,7 @@
 
 With several nodes a program may end, or be ended, and start again in the same pod. Its ranks copy the state into files
 in memory (arenas). A file in memory is freed with the last process that has it, so the launcher keeps them open. The
-ranks of the next program read from them what is intact, in place of the storage: `restore/held_memory.py`. While a
+ranks of the next program read from them what is intact, in place of the storage: `restore/surviving_bytes.py`. While a
 program starts it may need more memory than while it trains: if memory gets short before its ranks have restored, the
 files are freed.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import wait_for
 
-from holdfast_train.kept_memory import KeptMemory
+from holdfast_train.keeper_memory import KeeperMemory
 from holdfast_train.memory_file import memory_file
 from holdfast_train.pod.launcher import keeper as module
 from holdfast_train.pod.launcher.keeper import Keeper, keeper
@@ -29,13 +29,13 @@ def file_of(text: str, name: str = "a-test") -> int:
     return file
 
 
-def keep(kept: KeptMemory, rank: int, number: int, text: str, name: str = "a-test") -> None:
+def keep(kept: KeeperMemory, rank: int, number: int, text: str, name: str = "a-test") -> None:
     file = file_of(text, name)
     kept.keep(rank, number, file)
     os.close(file)
 
 
-def texts(kept: KeptMemory) -> dict[int, list[str]]:
+def texts(kept: KeeperMemory) -> dict[int, list[str]]:
     found = {}
     for rank, files in kept.list().files.items():
         found[rank] = [os.pread(file, 99, 0).decode() for file in files]
@@ -46,7 +46,7 @@ def texts(kept: KeptMemory) -> dict[int, list[str]]:
 
 # Breaks if a file is freed with the process that made it, or if one that was replaced is still kept.
 def test_files_outlive_their_maker_until_they_are_replaced_or_dropped(address: str) -> None:
-    kept = KeptMemory(address)
+    kept = KeeperMemory(address)
     assert texts(kept) == {}
     for rank, number in ((0, 0), (0, 1), (12, 0), (1, 0)):
         keep(kept, rank, number, f"{rank} {number}")
@@ -67,7 +67,7 @@ def open_files(name: str) -> int:
 
 # Breaks if each arena that a rank makes leaves its memory behind.
 def test_a_replaced_file_is_freed(address: str) -> None:
-    kept = KeptMemory(address)
+    kept = KeeperMemory(address)
     for number in range(5):
         keep(kept, 0, 0, str(number), "a-replaced-test")
     wait_for(lambda: open_files("a-replaced-test") == 1, 30, "the files that were replaced to be closed")
@@ -75,7 +75,7 @@ def test_a_replaced_file_is_freed(address: str) -> None:
 
 # Breaks if a second process can write into memory that its maker and its writer have: then two would own it.
 def test_nobody_gets_a_file_for_writing(address: str) -> None:
-    kept = KeptMemory(address)
+    kept = KeeperMemory(address)
     keep(kept, 0, 0, "mine")
     ((file,),) = kept.list().files.values()
     with pytest.raises(OSError, match="Bad file descriptor"):
@@ -96,7 +96,7 @@ def test_nobody_gets_a_file_for_writing(address: str) -> None:
     ],
 )
 def test_a_wrong_request_is_refused_and_the_next_one_is_answered(address: str, request_: bytes, files: int) -> None:
-    keep(KeptMemory(address), 0, 0, "mine")
+    keep(KeeperMemory(address), 0, 0, "mine")
     sent = [file_of("x") for _ in range(files)]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
         client.connect(address)
@@ -104,12 +104,12 @@ def test_a_wrong_request_is_refused_and_the_next_one_is_answered(address: str, r
         assert client.recv(99) == b""
     for file in sent:
         os.close(file)
-    assert texts(KeptMemory(address)) == {0: ["mine"]}
+    assert texts(KeeperMemory(address)) == {0: ["mine"]}
 
 
 def test_there_is_a_limit(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_FILES", 2)
-    kept = KeptMemory(address)
+    kept = KeeperMemory(address)
     for number in range(4):
         keep(kept, number, 0, "x")
     assert sorted(texts(kept)) == [0, 1]
@@ -122,7 +122,7 @@ def test_a_launcher_that_can_have_no_socket_goes_on(
 ) -> None:
     with keeper() as found:
         assert found is not None
-        assert texts(KeptMemory(found.address)) == {}
+        assert texts(KeeperMemory(found.address)) == {}
     assert not Path(found.address).exists()
     deep = tmp_path.joinpath(*["a-long-name"] * 12)  # a socket's address has at most 107 bytes
     deep.mkdir(parents=True)
@@ -137,7 +137,7 @@ def test_copies_are_freed_if_memory_is_short_while_a_program_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = Keeper(str(tmp_path / "keeper"))
-    kept = KeptMemory(found.address)
+    kept = KeeperMemory(found.address)
     keep(kept, 0, 0, "old")
     short, looks = threading.Event(), threading.Event()
 
@@ -162,7 +162,7 @@ def test_copies_are_freed_if_memory_is_short_while_a_program_starts(
 
 def test_names_count_as_a_whole(address: str) -> None:
     """Breaks if a file is freed because the name of another one begins in the same way, or an old note stays."""
-    kept = KeptMemory(address)
+    kept = KeeperMemory(address)
     for number in (1, 10, 900):
         keep(kept, 3, number, f"file {number}")
         kept.note(3, number, b"note")

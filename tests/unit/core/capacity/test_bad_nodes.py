@@ -26,10 +26,10 @@ from holdfast.api.knowledge import MAX_FAULTY
 from holdfast.api.names import ANNOTATION_FORGIVEN
 from holdfast.api.profile import CapacityProfileStatus
 from holdfast.api.scalars import format_time
+from holdfast.core.capacity import bad_nodes
+from holdfast.core.capacity.bad_nodes import AVOIDED, EXPIRE, forgive, forgiven_nodes, of_profile, suspects, to_avoid
 from holdfast.core.decide import decide
 from holdfast.core.decision import CreatePod
-from holdfast.core.observe import bad_nodes
-from holdfast.core.observe.bad_nodes import AVOIDED, EXPIRE, forgive, forgiven_nodes, of_profile, suspects, to_avoid
 from holdfast.core.observe.nodes import ClusterView
 
 SPOT = tier()

@@ -14,7 +14,7 @@ import torch
 
 from holdfast_train.package import PackageError, WorkerError, load
 from holdfast_train.package.folder import file_entry
-from holdfast_train.package.retest import retest
+from holdfast_train.package.package_tests import run_tests
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -73,7 +73,7 @@ def poisoned(folder: Path, mark: Path) -> None:
 
 # Breaks if the worker's way to load refuses honest files.
 def test_pt2_runs_if_it_is_asked_for(package: Path) -> None:
-    found = retest(package, run_code=True)["pt2"]
+    found = run_tests(package, run_code=True)["pt2"]
     assert not isinstance(found, str)
     assert found.passed
 
@@ -82,7 +82,7 @@ def test_pt2_runs_if_it_is_asked_for(package: Path) -> None:
 def test_pt2_is_not_chosen(package: Path) -> None:
     with load(package) as model:
         assert model.variant == "onnx"
-    assert "may contain code" in str(retest(package)["pt2"])
+    assert "may contain code" in str(run_tests(package)["pt2"])
     listed(package, "onnx")
     with pytest.raises(PackageError, match="only the variant pt2 has the runtime torch"):
         load(package, "onnx")

@@ -1,4 +1,4 @@
-"""How often a tier took nodes back, and for how long its nodes were used, counted over all jobs of a profile.
+"""How often tiers take nodes back: counted over all jobs of a profile, and the node lifetime that follows from it.
 
 Each job counts in its own status, and its counts go when the job is deleted. So a profile stores two things: a total
 per tier, and the level: the sum of what its present jobs had counted when the total was written. A new operator adds to
@@ -10,14 +10,17 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Final, NamedTuple
 
-from holdfast.api.profile import CapacityProfileStatus, Counted
+from holdfast.api.knowledge import TierKnowledge
+from holdfast.api.profile import CapacityProfileStatus, Counted, TierKind
 from holdfast.api.scalars import LONGEST
 from holdfast.api.status import TrainingJobStatus
+from holdfast.core.observe.config import Assumptions
 from holdfast.core.observe.members import node_time
 
 MEMORY: Final = 100  # interruptions; a market changes, and old interruptions must not outweigh recent ones
 LONG: Final = LONGEST / 2
 MOST: Final = 2**31 - 1
+REMEMBERED: Final = timedelta(hours=24)  # a tier that was not seen for longer may have improved
 ZERO: Final = timedelta(0)
 _HOUR: Final = timedelta(hours=1)
 _EXACT: Final = Decimal("0.000001")
@@ -103,3 +106,25 @@ def stored_level(level: InterruptionCounts, tiers: Iterable[str]) -> tuple[Count
 def _hours(span: timedelta) -> Decimal:
     exact = Decimal(span // timedelta(microseconds=1)) / Decimal(3_600_000_000)
     return exact.quantize(_EXACT, ROUND_HALF_UP)
+
+
+def interruptions_and_node_time(
+    own: TierKnowledge | None, shared: TierKnowledge | None, now: datetime
+) -> tuple[int, timedelta]:
+    """Interruptions on a tier and total node time, from this job or from the profile: the one with more node time.
+
+    Both are 0 if the tier was not seen for 24 hours.
+    """
+    known = shared if own is None or (shared and shared.node_time > own.node_time) else own
+    if known is None or (known.seen_at is not None and now - known.seen_at > REMEMBERED):
+        return 0, ZERO
+    return known.interruptions, known.node_time
+
+
+def mean_lifetime(kind: TierKind, interruptions: int, node_time: timedelta, assumed: Assumptions) -> float:
+    """The expected lifetime of a node in seconds.
+
+    The assumed lifetime of the kind counts like one more node that was lost, so that few interruptions change little.
+    """
+    prior = assumed.spot_lifetime if kind == "Spot" else assumed.other_lifetime
+    return (node_time + prior).total_seconds() / (interruptions + 1)

@@ -9,8 +9,8 @@ import pytest
 from holdfast_train.package import Score
 from holdfast_train.package.folder import open_package
 from holdfast_train.package.loader import load
-from holdfast_train.package.retest import read_tests, retest
-from holdfast_train.package.selftest import Assessment, Bar, compare, judge
+from holdfast_train.package.package_tests import read_tests, run_tests
+from holdfast_train.package.variant_tests import Assessment, Bar, compare, judge
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -61,10 +61,10 @@ def test_a_package_is_tested_again_where_it_is_used(make: Callable[..., Path]) -
     folder = make()
     inputs, outputs = read_tests(open_package(folder))
     assert (inputs[0].keys(), outputs[0].keys()) == ({"x"}, {"y"})
-    good = retest(folder)["onnx"]
+    good = run_tests(folder)["onnx"]
     assert isinstance(good, Assessment)
     assert (good.passed, good.largest) == (True, 0.0)
-    wrong = retest(make(operator="Mul"))["onnx"]
+    wrong = run_tests(make(operator="Mul"))["onnx"]
     assert isinstance(wrong, Assessment)
     assert not wrong.passed
     assert "outputs differ" in wrong.why

@@ -1,4 +1,4 @@
-"""Copies in memory: their notes, and another node that keeps them."""
+"""PeerCopies in memory: their notes, and another node that keeps them."""
 
 import contextlib
 import os
@@ -18,14 +18,14 @@ from holdfast_train.format.copy_note import CopyNote
 from holdfast_train.format.fragment import Fragment
 from holdfast_train.format.manifest import Part
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.kept_memory import OF_PEER, KeptMemory, file_numbers
+from holdfast_train.keeper_memory import OF_PEER, KeeperMemory, file_numbers
 from holdfast_train.memory_file import memory_file
 from holdfast_train.pod.launcher.keeper import Keeper
-from holdfast_train.save import copies
+from holdfast_train.save import peer_copies
 from holdfast_train.save.arena import Arenas
-from holdfast_train.save.copies import Copies, CopyReceiver, CopySender
 from holdfast_train.save.job import Job
 from holdfast_train.save.links import CopyLinks
+from holdfast_train.save.peer_copies import CopyReceiver, CopySender, PeerCopies
 from holdfast_train.storage.checksums import chunk_sums
 
 CHUNK = 1000
@@ -45,9 +45,9 @@ def note_of(data: bytes, step: int = 9) -> CopyNote:
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[KeptMemory]:
+def kept(tmp_path: Path) -> Iterator[KeeperMemory]:
     keeper = Keeper(str(tmp_path / "keeper"))
-    yield KeptMemory(keeper.address)
+    yield KeeperMemory(keeper.address)
     keeper.close()
 
 
@@ -63,7 +63,7 @@ def links(listener: socket.socket, token: bytes = TOKEN) -> CopyLinks:
     return CopyLinks(listener.getsockname(), token, TOKEN, listener.fileno())
 
 
-def contents(kept: KeptMemory) -> dict[int, tuple[list[bytes], list[int]]]:
+def contents(kept: KeeperMemory) -> dict[int, tuple[list[bytes], list[int]]]:
     """By rank: the bytes of its copies, and the steps of the notes."""
     found = kept.list()
     result = {}
@@ -75,7 +75,7 @@ def contents(kept: KeptMemory) -> dict[int, tuple[list[bytes], list[int]]]:
     return result
 
 
-def test_the_other_node_keeps_what_was_sent(kept: KeptMemory, listener: socket.socket) -> None:
+def test_the_other_node_keeps_what_was_sent(kept: KeeperMemory, listener: socket.socket) -> None:
     CopyReceiver(listener, TOKEN, kept)
     sender = CopySender(1, links(listener))
     assert sender.send(note_of(DATA).encode(), memoryview(DATA))
@@ -87,7 +87,7 @@ def test_the_other_node_keeps_what_was_sent(kept: KeptMemory, listener: socket.s
 
 # Breaks if a copy that was overwritten while it was sent takes the place of a good one.
 def test_a_copy_that_its_note_does_not_fit_is_refused(
-    kept: KeptMemory, listener: socket.socket, capsys: pytest.CaptureFixture[str]
+    kept: KeeperMemory, listener: socket.socket, capsys: pytest.CaptureFixture[str]
 ) -> None:
     CopyReceiver(listener, TOKEN, kept)
     sender = CopySender(1, links(listener))
@@ -107,19 +107,19 @@ def test_a_copy_that_its_note_does_not_fit_is_refused(
 def test_a_slow_node_has_time_as_long_as_it_takes_bytes(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "SILENT_SECONDS", 0.5)
-    monkeypatch.setattr(copies, "SLICE", 1 << 16)
+    monkeypatch.setattr(peer_copies, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(peer_copies, "SLICE", 1 << 16)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
     data, pause = bytes(6 << 20), threading.Event()
 
     def read_slowly() -> None:
         connection, _ = listener.accept()
         with connection:
-            left = len(data) + copies._HEADER.size
+            left = len(data) + peer_copies._HEADER.size
             while left > 0:
                 left -= len(connection.recv(1 << 18))
                 pause.wait(0.05)
-            connection.sendall(copies._KEPT)
+            connection.sendall(peer_copies._KEPT)
 
     thread = threading.Thread(target=read_slowly)
     thread.start()
@@ -130,9 +130,9 @@ def test_a_slow_node_has_time_as_long_as_it_takes_bytes(
 
 
 def test_without_memory_for_it_a_copy_is_refused(
-    kept: KeptMemory, listener: socket.socket, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kept: KeeperMemory, listener: socket.socket, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(copies, "fits", lambda size: size < 5_000)
+    monkeypatch.setattr(peer_copies, "fits", lambda size: size < 5_000)
     CopyReceiver(listener, TOKEN, kept)
     assert not CopySender(1, links(listener)).send(note_of(DATA).encode(), memoryview(DATA))
     assert contents(kept) == {}
@@ -141,7 +141,7 @@ def test_without_memory_for_it_a_copy_is_refused(
 
 # Breaks if a stranger in the cluster can fill the memory of a node, or stop the copies of the training.
 @pytest.mark.parametrize("what", [b"GET / HTTP/1.1\r\n\r\nmore than a header", b"", TOKEN[:8]])
-def test_a_stranger_is_turned_away(kept: KeptMemory, listener: socket.socket, what: bytes) -> None:
+def test_a_stranger_is_turned_away(kept: KeeperMemory, listener: socket.socket, what: bytes) -> None:
     CopyReceiver(listener, TOKEN, kept)
     with socket.create_connection(listener.getsockname()) as stranger:
         stranger.sendall(what)
@@ -186,13 +186,13 @@ def save(step: int) -> Job:
     return cast("Any", type("Job", (), {"save": of, "arriving": type("Bytes", (), {"view": memoryview(DATA)})}))
 
 
-def noted(kept: KeptMemory) -> list[int]:
+def noted(kept: KeeperMemory) -> list[int]:
     return [CopyNote.decode(one).name.step for one in kept.list().notes.get(1, ())]
 
 
-def test_the_newest_save_is_noted_and_older_ones_that_wait_are_not(kept: KeptMemory) -> None:
+def test_the_newest_save_is_noted_and_older_ones_that_wait_are_not(kept: KeeperMemory) -> None:
     saves = Saves()
-    found = Copies(1, 2, kept, saves.note_of)
+    found = PeerCopies(1, 2, kept, saves.note_of)
     found.add(save(3))
     wait_for(lambda: found._next is None, 30, "the first save to be looked at")
     found.add(save(6))
@@ -204,11 +204,11 @@ def test_the_newest_save_is_noted_and_older_ones_that_wait_are_not(kept: KeptMem
 
 
 # Breaks if one save that is given up ends the notes of all later ones.
-def test_a_save_that_is_given_up_has_no_note(kept: KeptMemory) -> None:
+def test_a_save_that_is_given_up_has_no_note(kept: KeeperMemory) -> None:
     saves = Saves()
     saves.ready.set()
     saves.fails = True
-    found = Copies(1, 2, kept, saves.note_of)
+    found = PeerCopies(1, 2, kept, saves.note_of)
     found.add(save(3))
     wait_for(lambda: saves.seen == [3], 30, "the save that fails")
     saves.fails = False
@@ -218,7 +218,7 @@ def test_a_save_that_is_given_up_has_no_note(kept: KeptMemory) -> None:
 
 
 # Breaks if a second failure right after the first one finds no copy, or if old copies stay for ever.
-def test_copies_of_earlier_attempts_are_freed_by_the_first_of_this_one(kept: KeptMemory) -> None:
+def test_copies_of_earlier_attempts_are_freed_by_the_first_of_this_one(kept: KeeperMemory) -> None:
     file = memory_file("old")
     for number in file_numbers(1):
         kept.keep(1, number, file)
@@ -229,7 +229,7 @@ def test_copies_of_earlier_attempts_are_freed_by_the_first_of_this_one(kept: Kep
     assert len(contents(kept)[1][0]) == 3
     saves = Saves()
     saves.ready.set()
-    found = Copies(1, 2, kept, saves.note_of)
+    found = PeerCopies(1, 2, kept, saves.note_of)
     found.add(save(12))
     found.end()
     assert {rank: (len(files), notes) for rank, (files, notes) in contents(kept).items()} == {0: (1, []), 1: (1, [12])}

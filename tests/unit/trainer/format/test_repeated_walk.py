@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from holdfast_train.errors import StateError
-from holdfast_train.format.rewalk import Rewalk
+from holdfast_train.format.repeated_walk import RepeatedWalk
 from holdfast_train.format.tree import Leaf, Tree, Walk, delta, patched
 
 
@@ -26,11 +26,11 @@ def forms(leaves: list[Leaf]) -> list[Any]:
     return found
 
 
-def check(rewalk: Rewalk, state: Any) -> Any:
+def check(repeated_walk: RepeatedWalk, state: Any) -> Any:
     """The tree of `state`, after a comparison with a new walk."""
     wanted = Walk()
     tree = wanted.tree(state, "")
-    walk, found = rewalk.walk(state)
+    walk, found = repeated_walk.walk(state)
     assert found == tree
     assert repr(found) == repr(tree)  # 1 is not True, and 0.0 is not -0.0
     assert forms(walk.leaves) == forms(wanted.leaves)
@@ -78,13 +78,13 @@ VALUES: list[Callable[[Any], Any]] = [
 @pytest.mark.parametrize("number", range(len(VALUES)))
 def test_what_only_values_change_is_used_again(number: int) -> None:
     """Breaks if a save has other names, values or bytes than the state, or if training waits for a new walk."""
-    rewalk, now = Rewalk(), state()
-    first = check(rewalk, now)
-    assert not rewalk.is_again
+    repeated_walk, now = RepeatedWalk(), state()
+    first = check(repeated_walk, now)
+    assert not repeated_walk.is_again
     for _ in range(2):
         VALUES[number](now)
-        again = check(rewalk, now)
-        assert rewalk.is_again
+        again = check(repeated_walk, now)
+        assert repeated_walk.is_again
     whole = dict(again["$dict"])
     before = dict(first["$dict"])
     assert whole["model"] is before["model"]
@@ -130,38 +130,38 @@ OTHERWISE: list[Callable[[Any], Any]] = [
 @pytest.mark.parametrize("number", range(len(OTHERWISE)))
 def test_any_other_change_is_walked_anew(number: int) -> None:
     """Breaks if a tensor is saved under the name, with the type or with the bytes of another one."""
-    rewalk, now = Rewalk(), state()
-    check(rewalk, now)
-    check(rewalk, now)
+    repeated_walk, now = RepeatedWalk(), state()
+    check(repeated_walk, now)
+    check(repeated_walk, now)
     OTHERWISE[number](now)
-    check(rewalk, now)
-    assert not rewalk.is_again
-    check(rewalk, now)
-    assert rewalk.is_again
+    check(repeated_walk, now)
+    assert not repeated_walk.is_again
+    check(repeated_walk, now)
+    assert repeated_walk.is_again
 
 
 def test_a_state_that_always_changes_is_remembered_no_more() -> None:
     """Breaks if a program that replaces a tensor in each step waits longer than for a new walk alone."""
-    rewalk, now = Rewalk(), state()
-    check(rewalk, now)
+    repeated_walk, now = RepeatedWalk(), state()
+    check(repeated_walk, now)
     for _ in range(2):
-        assert rewalk._places
+        assert repeated_walk._places
         now["model"]["bias"] = now["model"]["bias"].clone()
-        check(rewalk, now)
+        check(repeated_walk, now)
     for _ in range(3):
-        assert not rewalk._places
-        check(rewalk, now)
-    assert not rewalk.is_again
+        assert not repeated_walk._places
+        check(repeated_walk, now)
+    assert not repeated_walk.is_again
 
 
 def test_a_state_that_changes_now_and_then_is_remembered() -> None:
-    rewalk, now = Rewalk(), state()
-    check(rewalk, now)
+    repeated_walk, now = RepeatedWalk(), state()
+    check(repeated_walk, now)
     for _ in range(4):
         now["model"]["bias"] = now["model"]["bias"].clone()
-        check(rewalk, now)
-        check(rewalk, now)
-        assert rewalk.is_again
+        check(repeated_walk, now)
+        check(repeated_walk, now)
+        assert repeated_walk.is_again
 
 
 def test_negative_and_conjugate_views_of_the_same_memory_are_walked_anew() -> None:
@@ -169,29 +169,29 @@ def test_negative_and_conjugate_views_of_the_same_memory_are_walked_anew() -> No
     value = torch.ones(3, dtype=torch.complex64) * 1j
     for plain, view in ((value, value.conj()), (value.imag, value.conj().imag)):
         assert plain.data_ptr() == view.data_ptr()
-        rewalk = Rewalk()
-        rewalk.walk({"x": plain})
+        repeated_walk = RepeatedWalk()
+        repeated_walk.walk({"x": plain})
         for _ in range(2):
-            (leaf,) = rewalk.walk({"x": view})[0].leaves
-            assert not rewalk.is_again
+            (leaf,) = repeated_walk.walk({"x": view})[0].leaves
+            assert not repeated_walk.is_again
             assert leaf.value.numpy().tobytes() == view.resolve_conj().resolve_neg().numpy().tobytes()
 
 
 def test_a_leaf_counts_the_changes_of_the_tensor_that_the_state_has_now() -> None:
     """Breaks if a change during the copy is not noticed: a new parameter over the same memory has its own counter."""
-    rewalk, value = Rewalk(), torch.zeros(3)
+    repeated_walk, value = RepeatedWalk(), torch.zeros(3)
     for tensor in (value, value, value.data, value.data):  # `data` has another counter over the same memory
-        (leaf,) = rewalk.walk({"x": tensor})[0].leaves
+        (leaf,) = repeated_walk.walk({"x": tensor})[0].leaves
         before = leaf.value._version
         tensor.add_(1)
         assert leaf.value._version == before + 1
-    assert rewalk.is_again
+    assert repeated_walk.is_again
 
 
 def test_a_walk_goes_on_with_states_that_share_memory_with_the_first() -> None:
-    rewalk, shared = Rewalk(), torch.ones(3)
+    repeated_walk, shared = RepeatedWalk(), torch.ones(3)
     for _ in range(3):
-        walk, _ = rewalk.walk({"x": shared})
+        walk, _ = repeated_walk.walk({"x": shared})
         tree: Any = walk.tree({"x": shared, "y": torch.zeros(2)}, "own")
         assert dict(tree["$dict"])["x"] == {"$tensor": "x"}
         assert [leaf.name for leaf in walk.leaves] == ["x", "own/y"]
@@ -199,20 +199,20 @@ def test_a_walk_goes_on_with_states_that_share_memory_with_the_first() -> None:
 
 
 def test_what_cannot_be_saved_is_named_also_by_a_later_walk() -> None:
-    rewalk = Rewalk()
-    rewalk.walk({"x": {"y": 1}})
+    repeated_walk = RepeatedWalk()
+    repeated_walk.walk({"x": {"y": 1}})
     with pytest.raises(StateError, match="x/y is a object; allowed"):
-        rewalk.walk({"x": {"y": object()}})
+        repeated_walk.walk({"x": {"y": object()}})
     with pytest.raises(StateError, match=r"x is a torch\.sparse_coo tensor"):
-        rewalk.walk({"x": torch.ones(3).to_sparse()})
+        repeated_walk.walk({"x": torch.ones(3).to_sparse()})
 
 
 def test_nothing_is_remembered_after_forget() -> None:
-    rewalk, value = Rewalk(), torch.ones(3)
-    rewalk.walk({"x": value})
-    rewalk.forget()
-    rewalk.walk({"x": value})
-    assert not rewalk.is_again
+    repeated_walk, value = RepeatedWalk(), torch.ones(3)
+    repeated_walk.walk({"x": value})
+    repeated_walk.forget()
+    repeated_walk.walk({"x": value})
+    assert not repeated_walk.is_again
 
 
 def test_a_delta_is_short_where_objects_are_the_same() -> None:

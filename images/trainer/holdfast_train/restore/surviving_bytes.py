@@ -1,4 +1,4 @@
-"""`HeldMemory`: bytes of a checkpoint that are still in the memory of the nodes that train.
+"""`SurvivingBytes`: bytes of a checkpoint that are still in the memory of the nodes that train.
 
 When the programs of several nodes start again in their pods, the launchers have kept the copies of the state that the
 ranks made for their saves (`pod/launcher/keeper.py`). A rank needs its own part again, and parts of others: each rank
@@ -21,12 +21,12 @@ from holdfast_train.environment import Environment
 from holdfast_train.errors import CheckpointCorruptError
 from holdfast_train.format.manifest import Manifest, Part, check_chunks
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.kept_memory import KeptMemory
+from holdfast_train.keeper_memory import KeeperMemory
 from holdfast_train.ranks import Ranks
+from holdfast_train.restore.memory_checkpoints import MemoryCheckpoints, memory_checkpoints
 from holdfast_train.restore.peers import Peer, PeerFile, PeerServer
-from holdfast_train.restore.whole_copies import WholeCopies, whole_copies
 
-__all__ = ["HeldMemory", "LocalFile", "places"]
+__all__ = ["LocalFile", "SurvivingBytes", "places"]
 
 MOST_VIEWS: Final = 512  # for one call; Linux allows 1,024
 _OF_RANK: Final = re.compile(r"data/[^/]+/r(\d+)\.(\d+)")
@@ -59,7 +59,7 @@ class LocalFile:
         return True
 
 
-class HeldMemory:
+class SurvivingBytes:
     """The files of all nodes, by the rank that has made them; those of this node come first.
 
     `from_node`, `from_peers` and `from_storage`: bytes that were read here, on other nodes, and not at all.
@@ -72,9 +72,9 @@ class HeldMemory:
         self._files: dict[int, list[File]] = {rank: [LocalFile(one) for one in files] for rank, files in local.items()}
         for rank, files in (remote or {}).items():
             self._files.setdefault(rank, []).extend(files)
-        self._kept = KeptMemory(None)
+        self._kept = KeeperMemory(None)
         self._ranks = tuple(local)
-        self.copies: WholeCopies = ()  # of the whole state; on rank 0
+        self.copies: MemoryCheckpoints = ()  # of the whole state; on rank 0
         self._places: Mapping[str, tuple[int, int]] = {}
         self._wrong: set[File] = set()
         self._lock = threading.Lock()
@@ -83,11 +83,11 @@ class HeldMemory:
         self.from_node = self.from_peers = self.from_storage = 0
 
     @classmethod
-    def open(cls, environment: Environment, ranks: Ranks) -> "HeldMemory":
+    def open(cls, environment: Environment, ranks: Ranks) -> "SurvivingBytes":
         """What the nodes have. All ranks call it together."""
         if environment.nodes == 1 or ranks.size == 1:
             return cls({})
-        kept = KeptMemory(environment.keeper)
+        kept = KeeperMemory(environment.keeper)
         here = kept.list()
         local = here.files
         is_speaker = os.environ.get("LOCAL_RANK", "0") == "0"  # for copies that other nodes have sent to this one
@@ -99,7 +99,7 @@ class HeldMemory:
         found = cls(local, remote)
         found._server, found._peers = server, peers
         found._kept = kept
-        found.copies = whole_copies(note for some in notes for note in some)
+        found.copies = memory_checkpoints(note for some in notes for note in some)
         return found
 
     @property

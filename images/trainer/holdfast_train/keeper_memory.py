@@ -1,4 +1,4 @@
-"""`KeptMemory`: files in memory that the launcher keeps while no rank runs. See `pod/launcher/keeper.py`.
+"""`KeeperMemory`: files in memory that the launcher keeps while no rank runs. See `pod/launcher/keeper.py`.
 
 A file has the copy of a rank's state. A second file beside it, the note, says what the copy contains.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final
 from holdfast_train.memory_file import memory_file
 from holdfast_train.say import say
 
-__all__ = ["OF_PEER", "Kept", "KeptMemory", "file_numbers"]
+__all__ = ["OF_PEER", "KeeperMemory", "Kept", "file_numbers"]
 
 CALL_SECONDS: Final = 5.0  # for the launcher to answer
 ANSWER_BYTES: Final = 16384
@@ -39,7 +39,7 @@ class Kept:
     notes: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
 
 
-class KeptMemory:
+class KeeperMemory:
     """The launcher's end is at `address`; None: nothing is kept. It is a cache, so an error is said and not raised."""
 
     def __init__(self, address: str | None) -> None:

@@ -25,7 +25,7 @@ from holdfast_train.restore.lazy_tensors import Filling, Lazy
 from holdfast_train.say import say
 from holdfast_train.storage.base import Storage
 
-__all__ = ["Layout", "NodeMemory", "SharedState"]
+__all__ = ["Layout", "NodeSharing", "SharedState"]
 
 ALIGNMENT: Final = 64  # bytes: tensors start at multiples of it, as vector instructions prefer
 SEGMENT_BYTES: Final = 64 << 20  # of one private mapping: it stays as long as the program keeps one of its tensors
@@ -64,7 +64,7 @@ class Layout:
         return cls(tuple(places), tuple(segments), offset, before)
 
 
-class NodeMemory:
+class NodeSharing:
     """The ranks of this node. All ranks create it together, and call `open` together."""
 
     def __init__(self, ranks: Ranks) -> None:

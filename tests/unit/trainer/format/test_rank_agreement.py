@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast_train.format.alike import (
+from holdfast_train.format.names import CheckpointName
+from holdfast_train.format.rank_agreement import (
     ALL_ALIKE,
     SAMPLED,
     Apart,
@@ -18,7 +19,6 @@ from holdfast_train.format.alike import (
     facts_of,
     tree_sums,
 )
-from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Leaf, Tree, Walk
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast_train import kept_memory
-from holdfast_train.kept_memory import Kept, KeptMemory
+from holdfast_train import keeper_memory
+from holdfast_train.keeper_memory import KeeperMemory, Kept
 from holdfast_train.memory_file import memory_file
 from holdfast_train.pod.launcher.keeper import Keeper
 
 
 def test_without_a_launcher_nothing_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    kept = KeptMemory(None)
+    kept = KeeperMemory(None)
     kept.keep(0, 0, 0)
     kept.note(0, 0, b"")
     kept.drop(0)
@@ -27,12 +27,12 @@ def test_without_a_launcher_nothing_is_kept(capsys: pytest.CaptureFixture[str]) 
 def test_a_launcher_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(kept_memory, "CALL_SECONDS", 0.1)
+    monkeypatch.setattr(keeper_memory, "CALL_SECONDS", 0.1)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.bind(str(tmp_path / "keeper"))
         server.listen()
-        KeptMemory(str(tmp_path / "keeper")).drop(0)
-    assert KeptMemory(str(tmp_path / "keeper")).list().files == {}
+        KeeperMemory(str(tmp_path / "keeper")).drop(0)
+    assert KeeperMemory(str(tmp_path / "keeper")).list().files == {}
     assert capsys.readouterr().err.count("the launcher does not keep copies") == 2
 
 
@@ -53,7 +53,7 @@ def test_files_that_are_not_understood_are_closed(tmp_path: Path, answer: bytes)
 
         thread = threading.Thread(target=serve)
         thread.start()
-        found = KeptMemory(str(tmp_path / "keeper")).list().files
+        found = KeeperMemory(str(tmp_path / "keeper")).list().files
         thread.join(30)
         of_ranks = [file for files in found.values() for file in files]
         assert len(of_ranks) == answer.count(b"0.0")
@@ -66,7 +66,7 @@ def test_files_that_are_not_understood_are_closed(tmp_path: Path, answer: bytes)
 def test_a_note_lies_beside_each_file(tmp_path: Path) -> None:
     """Breaks if a note is taken for the copy of a rank, or if a newer note does not replace the older one."""
     keeper = Keeper(str(tmp_path / "keeper"))
-    kept = KeptMemory(keeper.address)
+    kept = KeeperMemory(keeper.address)
     file = memory_file("kept-memory")
     kept.keep(3, 0, file)
     os.close(file)
@@ -87,7 +87,7 @@ def test_a_note_that_cannot_be_written_is_said(
 ) -> None:
     """Breaks if a node without free memory ends the thread that copies the state, so that no later step is copied."""
     keeper = Keeper(str(tmp_path / "keeper"))
-    kept = KeptMemory(keeper.address)
+    kept = KeeperMemory(keeper.address)
 
     def no_room(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -21,23 +21,23 @@ from holdfast_train.format.names import CheckpointName
 from holdfast_train.say import say
 from holdfast_train.storage.base import join_uri
 
-__all__ = ["IN_MEMORY", "WholeCopies", "WholeCopy", "offers", "whole_copies"]
+__all__ = ["IN_MEMORY", "MemoryCheckpoint", "MemoryCheckpoints", "memory_checkpoints", "offers"]
 
 IN_MEMORY: Final = -1  # in place of the number of a commit
 
 
 @dataclass(frozen=True)
-class WholeCopy:
+class MemoryCheckpoint:
     """All ranks have copied their part of this checkpoint. `fence`: as of the CopyNote."""
 
     manifest: Manifest
     fence: int
 
 
-WholeCopies: TypeAlias = Sequence[WholeCopy]  # newest first
+MemoryCheckpoints: TypeAlias = Sequence[MemoryCheckpoint]  # newest first
 
 
-def whole_copies(notes: Iterable[bytes]) -> list[WholeCopy]:
+def memory_checkpoints(notes: Iterable[bytes]) -> list[MemoryCheckpoint]:
     """The saves of which all ranks have a note, newest first. Notes that are damaged or do not fit are left out."""
     by_name: dict[CheckpointName, dict[int, CopyNote]] = {}
     for data in notes:
@@ -51,7 +51,7 @@ def whole_copies(notes: Iterable[bytes]) -> list[WholeCopy]:
     return sorted(found, key=lambda one: one.manifest.step, reverse=True)
 
 
-def _whole(notes: dict[int, CopyNote]) -> WholeCopy | None:
+def _whole(notes: dict[int, CopyNote]) -> MemoryCheckpoint | None:
     first = notes.get(0)
     if first is None or first.draft is None or first.fence is None or set(notes) != set(range(first.ranks)):
         return None
@@ -62,10 +62,10 @@ def _whole(notes: dict[int, CopyNote]) -> WholeCopy | None:
     except (StateError, RanksDifferError) as error:
         say(f"the copy of step {first.draft.step} in the memory of the nodes is not used: {error}")
         return None
-    return WholeCopy(assemble(first.draft, fragments), first.fence)
+    return MemoryCheckpoint(assemble(first.draft, fragments), first.fence)
 
 
-def offers(copies: Iterable[WholeCopy], state: LogState, storage_uri: str) -> list[Found]:
+def offers(copies: Iterable[MemoryCheckpoint], state: LogState, storage_uri: str) -> list[Found]:
     """Those of `copies` from which an attempt may go on that has found the log in this `state`, in the same order."""
     return [
         Found(

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 from tests.support.trainer.stores import environment
-from tests.unit.trainer.restore.test_node_memory import Threads
+from tests.unit.trainer.restore.test_shared_by_node import Threads
 
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.kept_memory import KeptMemory
+from holdfast_train.keeper_memory import KeeperMemory
 from holdfast_train.memory_file import memory_file
 from holdfast_train.pod.launcher.keeper import Keeper
 from holdfast_train.ranks import Ranks
-from holdfast_train.restore.held_memory import HeldMemory, places
+from holdfast_train.restore.surviving_bytes import SurvivingBytes, places
 from holdfast_train.storage.checksums import chunk_sums
 
 CHUNK = 1000
@@ -38,7 +38,7 @@ def file_of(*data: bytes) -> int:
     return file
 
 
-def read(held: HeldMemory, part: Part, first: int = 0) -> bytes | None:
+def read(held: SurvivingBytes, part: Part, first: int = 0) -> bytes | None:
     data = bytearray(part.size - first * CHUNK)
     views = [memoryview(data)[at : at + 700] for at in range(0, len(data), 700)]
     return bytes(data) if held.read(part, first, views) else None
@@ -49,11 +49,11 @@ PARTS = [part(NAME.part_key(1, number), data) for number, data in enumerate(DATA
 
 
 @pytest.fixture
-def held() -> Iterator[Callable[..., HeldMemory]]:
-    made: list[HeldMemory] = []
+def held() -> Iterator[Callable[..., SurvivingBytes]]:
+    made: list[SurvivingBytes] = []
 
-    def make(*files: int, rank: int = 1) -> HeldMemory:
-        made.append(HeldMemory({rank: files}))
+    def make(*files: int, rank: int = 1) -> SurvivingBytes:
+        made.append(SurvivingBytes({rank: files}))
         made[-1].expect(manifest(*PARTS))
         return made[-1]
 
@@ -62,7 +62,7 @@ def held() -> Iterator[Callable[..., HeldMemory]]:
         one.close()
 
 
-def test_all_parts_are_found_in_the_order_of_the_copy(held: Callable[..., HeldMemory]) -> None:
+def test_all_parts_are_found_in_the_order_of_the_copy(held: Callable[..., SurvivingBytes]) -> None:
     found = held(file_of(*DATA))
     assert [read(found, one) for one in PARTS] == DATA
     assert read(found, PARTS[2], first=3) == DATA[2][3000:]
@@ -72,7 +72,9 @@ def test_all_parts_are_found_in_the_order_of_the_copy(held: Callable[..., HeldMe
 
 # Breaks if bytes of another step, or of a copy that a kill has cut short, come into a state.
 @pytest.mark.parametrize("damaged", range(4))
-def test_a_copy_that_was_cut_short_is_not_used_where_it_differs(held: Callable[..., HeldMemory], damaged: int) -> None:
+def test_a_copy_that_was_cut_short_is_not_used_where_it_differs(
+    held: Callable[..., SurvivingBytes], damaged: int
+) -> None:
     torn = [bytes(len(data)) if number == damaged else data for number, data in enumerate(DATA)]
     found = held(file_of(*torn))
     before = [read(found, one) for one in PARTS]
@@ -82,7 +84,7 @@ def test_a_copy_that_was_cut_short_is_not_used_where_it_differs(held: Callable[.
 
 
 # Breaks if only the first of two copies is looked at: the newest checkpoint may be in either.
-def test_the_other_copy_is_tried(held: Callable[..., HeldMemory]) -> None:
+def test_the_other_copy_is_tried(held: Callable[..., SurvivingBytes]) -> None:
     other = [os.urandom(len(data)) for data in DATA]
     found = held(file_of(*other), file_of(*DATA))
     assert [read(found, one) for one in PARTS] == DATA
@@ -91,13 +93,13 @@ def test_the_other_copy_is_tried(held: Callable[..., HeldMemory]) -> None:
 
 
 @pytest.mark.parametrize("file", [b"", b"short"])
-def test_a_copy_that_is_too_short(held: Callable[..., HeldMemory], file: bytes) -> None:
+def test_a_copy_that_is_too_short(held: Callable[..., SurvivingBytes], file: bytes) -> None:
     assert read(held(file_of(file)), PARTS[0]) is None
 
 
-def test_nothing_is_held(held: Callable[..., HeldMemory]) -> None:
+def test_nothing_is_held(held: Callable[..., SurvivingBytes]) -> None:
     assert read(held(file_of(*DATA), rank=2), PARTS[0]) is None
-    nothing = HeldMemory({})
+    nothing = SurvivingBytes({})
     nothing.expect(manifest(*PARTS))
     assert (read(nothing, PARTS[0]), nothing.summary, nothing.has_files) == (None, "", False)
 
@@ -128,13 +130,13 @@ def test_ranks_of_two_nodes_read_from_each_other(tmp_path: Path) -> None:
     for rank, data in enumerate(shares):
         keepers.append(Keeper(str(tmp_path / str(rank))))
         file = file_of(data)
-        KeptMemory(str(tmp_path / str(rank))).keep(rank, 0, file)
+        KeeperMemory(str(tmp_path / str(rank))).keep(rank, 0, file)
         os.close(file)
     over = threading.Barrier(2, timeout=60)
 
     def restore(ranks: Ranks) -> tuple[list[Any], int, int]:
         address = str(tmp_path / str(ranks.rank))
-        held = HeldMemory.open(replace(environment(None), nodes=2, pod_ip="127.0.0.1", keeper=address), ranks)
+        held = SurvivingBytes.open(replace(environment(None), nodes=2, pod_ip="127.0.0.1", keeper=address), ranks)
         held.expect(manifest(*parts))
         found = [read(held, one) for one in parts]
         over.wait()

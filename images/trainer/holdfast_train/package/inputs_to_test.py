@@ -6,13 +6,13 @@ import numpy as np
 
 from holdfast_train.package.problem import Arrays, Problem, check
 
-__all__ = ["at_sizes", "cases", "resized"]
+__all__ = ["at_sizes", "inputs_to_test", "resized"]
 
 MOST_BYTES = 256 << 20
 """A case larger than this is left out, and package.json says so."""
 
 
-def cases(problem: Problem, fixed: Mapping[str, int] | None = None) -> tuple[list[Arrays], list[str]]:
+def inputs_to_test(problem: Problem, fixed: Mapping[str, int] | None = None) -> tuple[list[Arrays], list[str]]:
     """Test inputs, and in words those that are too large to be tested. One has the sizes of `fixed`."""
     found: list[Arrays] = [*problem.examples]
     if fixed:

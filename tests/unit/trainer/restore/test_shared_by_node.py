@@ -17,7 +17,7 @@ from tests.support.trainer.stores import environment, identity
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.data import rng
 from holdfast_train.ranks import Ranks
-from holdfast_train.restore import node_memory
+from holdfast_train.restore import shared_by_node
 from holdfast_train.restore.into_objects import restore, restore_objects, restore_rank
 from holdfast_train.restore.restored import Restored
 from holdfast_train.storage.folder import FolderStorage
@@ -145,7 +145,7 @@ class Saved:
 
 @pytest.fixture
 def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Saved:
-    monkeypatch.setattr(node_memory, "SEGMENT_BYTES", 1 << 20)
+    monkeypatch.setattr(shared_by_node, "SEGMENT_BYTES", 1 << 20)
     return Saved(tmp_path / "prefix", monkeypatch)
 
 
@@ -186,7 +186,7 @@ def test_one_rank_that_finds_damage_makes_all_take_the_checkpoint_before(saved: 
 def test_ranks_that_cannot_share_memory_read_for_themselves(
     saved: Saved, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(node_memory, name, lambda *_: None)
+    monkeypatch.setattr(shared_by_node, name, lambda *_: None)
     found = saved.restore(3)
     assert all(equal(thing.state, varied(2)) for thing, _ in found)
     assert saved.read >= 3 * saved.size
@@ -194,7 +194,7 @@ def test_ranks_that_cannot_share_memory_read_for_themselves(
 
 
 def test_ranks_of_other_nodes_do_not_share(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_memory, "_node", lambda rank: f"node {rank // 2}")
+    monkeypatch.setattr(shared_by_node, "_node", lambda rank: f"node {rank // 2}")
     found = saved.restore(3)
     assert all(equal(thing.state, varied(2)) for thing, _ in found)
     assert 2 * saved.size <= saved.read < 3 * saved.size

@@ -13,7 +13,7 @@ from holdfast_train.format.copy_note import CopyNote
 from holdfast_train.format.fragment import Fragment
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.restore.whole_copies import IN_MEMORY, WholeCopy, offers, whole_copies
+from holdfast_train.restore.memory_checkpoints import IN_MEMORY, MemoryCheckpoint, memory_checkpoints, offers
 
 UID = identity(1).job_uid
 
@@ -31,7 +31,7 @@ def note(step: int, rank: int, ranks: int = 2, **of_fragment: str) -> CopyNote:
 
 
 def found(*notes: CopyNote) -> list[int]:
-    return [one.manifest.step for one in whole_copies([one.encode() for one in notes])]
+    return [one.manifest.step for one in memory_checkpoints([one.encode() for one in notes])]
 
 
 def test_all_ranks_must_have_a_copy() -> None:
@@ -41,7 +41,7 @@ def test_all_ranks_must_have_a_copy() -> None:
 
 
 def test_the_copy_has_the_parts_of_all_ranks() -> None:
-    (one,) = whole_copies([note(9, 1).encode(), note(9, 0).encode()])
+    (one,) = memory_checkpoints([note(9, 1).encode(), note(9, 0).encode()])
     assert [part.key for part in one.manifest.parts] == [manifest(9).name.part_key(rank, 0) for rank in range(2)]
     assert one.fence == 2
 
@@ -53,7 +53,7 @@ def test_ranks_that_differ_are_said_and_not_used(capsys: pytest.CaptureFixture[s
 
 
 def test_a_damaged_note_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    assert whole_copies([b"{", note(9, 0).encode()]) == []
+    assert memory_checkpoints([b"{", note(9, 0).encode()]) == []
     assert "cannot be read" in capsys.readouterr().err
 
 
@@ -75,7 +75,7 @@ def state(storage: MemoryStorage, number: int = 2) -> LogState:
 
 
 def allowed(log: LogState, *copies: Manifest, fence: int = 2) -> list[int]:
-    made = offers([WholeCopy(one, fence) for one in copies], log, "file:///p")
+    made = offers([MemoryCheckpoint(one, fence) for one in copies], log, "file:///p")
     assert all(one.seq == IN_MEMORY and one.uri.startswith("file:///p/manifests/") for one in made)
     return [one.manifest.step for one in made]
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from holdfast_train.errors import StateError
 from holdfast_train.format.tree import Leaf, Tree, Walk
 
-__all__ = ["Rewalk"]
+__all__ = ["RepeatedWalk"]
 
 
 MISSES: Final = 2
@@ -37,7 +37,7 @@ _NO_ADDRESS: Final = -1  # of a shard: shards are always walked anew
 _NOWHERE: Final = _Place(None, 0, None, 0, None)
 
 
-class Rewalk:
+class RepeatedWalk:
     """Walks a state, and remembers what it has found.
 
     The result is always that of a new walk. Names and ties of tensors follow from the structure of the state and from

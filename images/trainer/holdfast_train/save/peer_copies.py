@@ -1,9 +1,9 @@
-"""Copies of the state in memory: each rank notes what its copy contains, and another node may keep one too.
+"""PeerCopies of the state in memory: each rank notes what its copy contains, and another node may keep one too.
 
 A save copies the state into an arena, which the launcher keeps open. The note beside it makes the copy useful without a
-commit: an attempt that starts in the same pods goes on from it (`restore/whole_copies.py`). With `checkpoint.peers`
-each rank also sends its copy to a rank of the next node, whose launcher keeps it. So the copies of all ranks are still
-there when one node is lost.
+commit: an attempt that starts in the same pods goes on from it (`restore/memory_checkpoints.py`). With
+`checkpoint.peers` each rank also sends its copy to a rank of the next node, whose launcher keeps it. So the copies of
+all ranks are still there when one node is lost.
 
 A rank sends over TCP: a header, the note and the copy. The other rank answers with one byte when it has checked all
 bytes and keeps them, in place of those before. The traffic is not encrypted, like that of gloo and NCCL between the
@@ -24,14 +24,14 @@ from typing import Final
 from holdfast_train.errors import CheckpointCorruptError, HoldfastTrainError
 from holdfast_train.format.copy_note import CopyNote
 from holdfast_train.format.manifest import check_chunks
-from holdfast_train.kept_memory import MOST_NOTE_BYTES, OF_PEER, KeptMemory, file_numbers
+from holdfast_train.keeper_memory import MOST_NOTE_BYTES, OF_PEER, KeeperMemory, file_numbers
 from holdfast_train.memory import fits
 from holdfast_train.memory_file import memory_file
 from holdfast_train.save.job import Job
 from holdfast_train.save.links import CopyLinks
 from holdfast_train.say import say
 
-__all__ = ["Copies", "CopyReceiver", "CopySender"]
+__all__ = ["CopyReceiver", "CopySender", "PeerCopies"]
 
 CONNECT_SECONDS: Final = 5.0
 SILENT_SECONDS: Final = 30.0  # for the other side to take or to send something
@@ -47,7 +47,7 @@ _WORDS: Final = {
 }
 
 
-class Copies:
+class PeerCopies:
     """The copies of one rank: in a thread, notes what each contains, and sends it if there is a `sender`.
 
     `note_of` returns the note of a save when all bytes are copied; a HoldfastTrainError if they will not be. The first
@@ -58,7 +58,7 @@ class Copies:
         self,
         rank: int,
         attempt: int,
-        kept: KeptMemory,
+        kept: KeeperMemory,
         note_of: Callable[[Job], CopyNote],
         sender: "CopySender | None" = None,
     ) -> None:
@@ -143,7 +143,7 @@ class CopySender:
 class CopyReceiver:
     """Keeps the copies that ranks of another node send, one after the other, in a thread, until the process ends."""
 
-    def __init__(self, listener: socket.socket, token: bytes, kept: KeptMemory) -> None:
+    def __init__(self, listener: socket.socket, token: bytes, kept: KeeperMemory) -> None:
         self._listener, self._token, self._kept = listener, token, kept
         threading.Thread(target=self._serve, name="holdfast-peer", daemon=True).start()
 

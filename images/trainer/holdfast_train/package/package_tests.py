@@ -9,9 +9,9 @@ from holdfast_train.package.errors import PackageError
 from holdfast_train.package.folder import FILE, TESTS, Opened, open_package, others, verify, verify_variant
 from holdfast_train.package.loader import Model, is_installed, is_runnable, may_run_code
 from holdfast_train.package.problem import Arrays, check
-from holdfast_train.package.selftest import Assessment, Bar, judge
+from holdfast_train.package.variant_tests import Assessment, Bar, judge
 
-__all__ = ["read_tests", "retest"]
+__all__ = ["read_tests", "run_tests"]
 
 MOST_DRIFT: Final = 0.05
 """Int8 kernels of other processors round otherwise: the agreement may be this much lower."""
@@ -38,7 +38,7 @@ def read_tests(package: Opened) -> tuple[list[Arrays], list[Arrays]]:
     return list(inputs), list(outputs)
 
 
-def retest(
+def run_tests(
     folder: Path, progress: Callable[[str], None] = lambda _: None, *, run_code: bool = False
 ) -> dict[str, Assessment | str]:
     """By variant: what its test finds here, or in words why it cannot run. Hashes of all files are checked.
