@@ -9,9 +9,10 @@ from typing import Any
 
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import StateError
-from holdfast_train.exchange.content import DESCRIPTION, Content, Description, to_tensor
+from holdfast_train.exchange import safetensors_writer
+from holdfast_train.exchange.content import DESCRIPTION, Content, Description
 from holdfast_train.exchange.safetensors_layout import INDEX, SUFFIX, lay_out
-from holdfast_train.restore.lazy_tensors import materialise
+from holdfast_train.exchange.safetensors_types import form_of
 from holdfast_train.storage.base import Storage
 
 __all__ = ["INDEX", "SUFFIX", "read", "write"]
@@ -32,44 +33,19 @@ def write(
 ) -> list[Path]:
     """Write `path` (model.safetensors), or several files beside it with an index if it would exceed `most` bytes.
 
-    Only the tensors of one file are in memory at a time. StateError names a tensor whose type the format lacks.
+    It needs neither torch nor NumPy. StateError names a tensor whose type the format lacks, before a file is written.
     """
-    _, library = _library()
-    _check_types(content, library)
+    for name, lazy in content.tensors.items():
+        form_of(name, lazy)
     layout = lay_out(content, path.name, most)
-    files = []
-    for name, group in layout.files.items():
-        arrays = materialise(storage, found.manifest, group, advance)
-        tensors = {
-            key: to_tensor(array) if group[key].entry.kind != "torch" else array for key, array in arrays.items()
-        }
-        file = path.with_name(name)
-        file.touch()  # with the mode of the umask: save_file alone makes a file that only its owner can read
-        mode = file.stat().st_mode
-        library.save_file(tensors, file, dict(layout.metadata))
-        file.chmod(mode)
-        files.append(file)
+    files = [path.with_name(name) for name in layout.files]
+    for file, tensors in zip(files, layout.files.values(), strict=True):
+        safetensors_writer.write(storage, found.manifest, tensors, file, metadata=layout.metadata, advance=advance)
     if layout.index is not None:
         name, text = layout.index
         files.append(path.with_name(name))
-        files[-1].write_text(text)
+        files[-1].write_text(text, encoding="utf-8")
     return files
-
-
-def _check_types(content: Content, library: Any) -> None:
-    torch = importlib.import_module("torch")
-    seen: set[str] = set()
-    for name, lazy in content.tensors.items():
-        if lazy.entry.kind != "torch" or lazy.entry.dtype in seen:
-            continue
-        seen.add(lazy.entry.dtype)
-        try:
-            library.save({"t": torch.empty(0, dtype=getattr(torch, lazy.entry.dtype))})
-        except KeyError as error:
-            raise StateError(
-                f"{name} has the type {lazy.entry.dtype}, which safetensors does not have; "
-                f"use --format dcp or torch, or --only to leave it out"
-            ) from error
 
 
 @contextlib.contextmanager

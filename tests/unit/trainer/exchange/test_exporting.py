@@ -79,7 +79,10 @@ def test_a_failed_export_leaves_no_files(prefix: Path, tmp_path: Path, capsys: p
     save(prefix, {"model": {"x": torch.ones(9, dtype=torch.complex128)}}, 1)
     said = fails(capsys, "export", prefix, tmp_path / "out")
     assert "there is nothing at 'y'" in fails(capsys, "export", prefix, tmp_path / "p" / "q" / "out", "--only", "y")
-    assert "x has the type complex128, which safetensors does not have; use --format dcp or torch" in said
+    assert (
+        "x has the type complex128, which safetensors does not have; use holdfast-train export with --format dcp"
+        in said
+    )
     for data in (prefix / "data").rglob("r*"):
         data.write_bytes(b"x" * data.stat().st_size)
     for form in FORMATS[1:]:

@@ -12,8 +12,6 @@ from rich.console import Console
 
 from holdfast.cli.checkpoints import screen
 from holdfast.cli.checkpoints.choice import BestOne, Step, choose
-from holdfast.cli.checkpoints.export.safetensors_file import write
-from holdfast.cli.checkpoints.export.tensor_types import form_of
 from holdfast.cli.checkpoints.on_storage import Opened, on_storage
 from holdfast.cli.checkpoints.show_command import several
 from holdfast.cli.checkpoints.survey import survey
@@ -25,7 +23,7 @@ from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import StateError
 from holdfast_train.exchange.content import Content
 from holdfast_train.exchange.progress_bar import format_size
-from holdfast_train.exchange.safetensors_layout import lay_out
+from holdfast_train.exchange.safetensors_files import write
 from holdfast_train.format.manifest import OF_FOLDER
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.program import data_facts
@@ -97,9 +95,6 @@ def _refuse_existing(place: Path) -> None:
 def _export(storage: RetryingStorage, wanted: CheckpointName | None, place: Path, name: str, most: int) -> Exported:
     def write_all(found: Found) -> Exported:
         content = content_of(found, name)
-        layout = lay_out(content, FILE, most)
-        for key, lazy in content.tensors.items():  # before anything is written
-            form_of(key, lazy)
         place.parent.mkdir(parents=True, exist_ok=True)
         with (
             tempfile.TemporaryDirectory(dir=place.parent, prefix=".exporting-") as temporary,
@@ -107,17 +102,13 @@ def _export(storage: RetryingStorage, wanted: CheckpointName | None, place: Path
         ):
             made = Path(temporary) / place.name
             made.mkdir()
-            for file, tensors in layout.files.items():
-                write(
-                    storage, found.manifest, tensors, made / file, metadata=layout.metadata,
-                    advance=lambda count: progress.advance(progress.task_ids[0], count),
-                )  # fmt: skip
-            if layout.index is not None:
-                (made / layout.index[0]).write_text(layout.index[1], encoding="utf-8")
-            names = sorted(path.name for path in made.iterdir())
+            files = write(
+                storage, found, content, made / FILE, most=most,
+                advance=lambda count: progress.advance(progress.task_ids[0], count),
+            )  # fmt: skip
             _refuse_existing(place)
             made.rename(place)
-        return Exported(found.uri, content, tuple(place / file for file in names))
+        return Exported(found.uri, content, tuple(place / file.name for file in sorted(files)))
 
     return read_newest_intact(storage, wanted, write_all)[1]
 

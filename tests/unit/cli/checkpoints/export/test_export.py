@@ -1,4 +1,4 @@
-"""`holdfast checkpoints export`: the files of holdfast-train export bit for bit, made without torch."""
+"""`holdfast checkpoints export`: the files of the library of safetensors bit for bit, made without torch."""
 
 import json
 import signal
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tests.support.trainer.exchange import Normal, normal, run, save, train, varied_state
 from tests.support.trainer.stores import REPOSITORY
 from typer.testing import CliRunner, Result
@@ -19,10 +19,17 @@ from typer.testing import CliRunner, Result
 from holdfast.api.job import Best
 from holdfast.api.job import Keep as JobKeep
 from holdfast.cli.checkpoints.choice import choose
+from holdfast.cli.checkpoints.export.command import content_of
 from holdfast.cli.checkpoints.survey import survey
 from holdfast.cli.errors import CliError, ExitCode
 from holdfast.cli.main import app
+from holdfast_train.commitlog.checkpoints import Found
+from holdfast_train.exchange.content import to_tensor
+from holdfast_train.exchange.safetensors_layout import lay_out
+from holdfast_train.restore.lazy_tensors import materialise
+from holdfast_train.restore.source import read_newest_intact
 from holdfast_train.storage.folder import FolderStorage
+from holdfast_train.storage.retrying import RetryingStorage
 
 
 def export(prefix: Path, folder: Path, *options: str) -> Result:
@@ -53,20 +60,41 @@ def numpy_state() -> dict[str, Any]:
     return found | varied_state()["data"] | {"flag": np.bool_(True), "none too": np.empty((2, 0), "float32")}
 
 
+def by_library(prefix: Path, folder: Path, name: str, most: int) -> None:
+    """The export as the library of safetensors writes it, from tensors of torch."""
+    storage = RetryingStorage(FolderStorage(prefix))
+
+    def write(found: Found) -> None:
+        content = content_of(found, name)
+        layout = lay_out(content, "model.safetensors", most)
+        folder.mkdir()
+        for file, group in layout.files.items():
+            tensors = materialise(storage, found.manifest, group, lambda _: None)
+            tensors |= {key: to_tensor(tensors[key]) for key in group if key in content.description.arrays}
+            (folder / file).touch()
+            save_file(tensors, folder / file, dict(layout.metadata))
+        if layout.index is not None:
+            (folder / layout.index[0]).write_text(layout.index[1])
+
+    read_newest_intact(storage, None, write)
+
+
 # Breaks if the order, the types, the padding, the tied names or the description differ from the library's file.
 @pytest.mark.parametrize("most", ["5G", "100"])
 @pytest.mark.parametrize("name", ["model", "data", "optimizer.state", 'model.é☃\x7f"\\'])
-def test_every_type_as_holdfast_train_writes_it(prefix: Path, tmp_path: Path, name: str, most: str) -> None:
+def test_every_type_as_the_library_writes_it(prefix: Path, tmp_path: Path, name: str, most: str) -> None:
     state = varied_state()
     model = {**state["model"], 'é☃\x7f"\\': torch.ones(3, dtype=torch.float64)}
     model |= {str(kind): torch.ones(3).to(kind) for kind in NUMBERS}
     save(prefix, {**state, "model": model, "data": numpy_state()}, 3)
-    run("export", prefix, tmp_path / "theirs", "--only", name, "--max-shard-size", "5GB" if most == "5G" else "100B")
+    by_library(prefix, tmp_path / "theirs", name, 5 * 10**9 if most == "5G" else 100)
+    run("export", prefix, tmp_path / "other", "--only", name, "--max-shard-size", "5GB" if most == "5G" else "100B")
     result = export(prefix, tmp_path / "ours", "--name", name, "--max-shard-size", most)
     assert result.exit_code == 0, result.output
-    assert content(tmp_path / "ours") == content(tmp_path / "theirs")
-    modes = {path.stat().st_mode for folder in ("ours", "theirs") for path in (tmp_path / folder).iterdir()}
-    assert len(modes) == 1
+    assert content(tmp_path / "ours") == content(tmp_path / "theirs") == content(tmp_path / "other")
+    (tmp_path / "plain").touch()
+    modes = {path.stat().st_mode for folder in ("ours", "other") for path in (tmp_path / folder).iterdir()}
+    assert modes == {(tmp_path / "plain").stat().st_mode}
 
 
 def test_a_trained_model(prefix: Path, tmp_path: Path) -> None:

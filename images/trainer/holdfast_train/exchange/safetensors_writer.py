@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from holdfast.cli.checkpoints.compare_bytes import runs
-from holdfast.cli.checkpoints.export.tensor_types import Form, form_of
+from holdfast_train.exchange.safetensors_types import Form, form_of
 from holdfast_train.format.manifest import Manifest
+from holdfast_train.format.overlap import runs
 from holdfast_train.format.tree import Shard, TensorEntry
 from holdfast_train.restore.chunk_reader import Fill, read
 from holdfast_train.restore.lazy_tensors import Lazy
 from holdfast_train.storage.base import Storage
+
+__all__ = ["is_of_rows", "write"]
 
 ALIGNMENT: Final = 8
 BLOCK_BYTES: Final = 64 << 20  # memory for a shard whose rows are not rows of the whole tensor
@@ -33,9 +35,9 @@ def write(
     metadata: Mapping[str, str],
     advance: Callable[[int], None],
 ) -> None:
-    """Write the new file `path`, as `holdfast-train export` does. Every chunk that is read is checked.
+    """Write the new file `path`, as the library of safetensors does. Every chunk that is read is checked.
 
-    Bit for bit, but for the order of `metadata`: the library of safetensors draws one anew for each file.
+    Bit for bit, but for the order of `metadata`: the library draws one anew for each file.
 
     Errors: of `form_of` before the file exists; later those of `chunk_reader.read`, and OSError if the disk is full.
     """
@@ -49,7 +51,7 @@ def write(
         _reserve(file.fileno(), size)
         # The map ends with its last view: a view in the traceback of an error would not let it be closed before.
         view = memoryview(mmap.mmap(file.fileno(), size))
-        fill(storage, found, {name: (tensors[name].entry, len(head) + begins[name]) for name in order}, view, advance)
+        _fill(storage, found, {name: (tensors[name].entry, len(head) + begins[name]) for name in order}, view, advance)
 
 
 def _header(
@@ -75,7 +77,7 @@ def _reserve(descriptor: int, size: int) -> None:
         os.ftruncate(descriptor, size)
 
 
-def fill(
+def _fill(
     storage: Storage,
     found: Manifest,
     wanted: Mapping[str, tuple[TensorEntry, int]],

@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 from holdfast_train.errors import CheckpointCorruptError, StateError
 from holdfast_train.restore.lazy_tensors import Lazy
 
+__all__ = ["Form", "form_of"]
+
 # Type in torch -> type in safetensors and its bytes. The files of the library begin with the types at the end.
 _TYPES: Final = {
     "bool": ("BOOL", 1),
@@ -49,7 +51,7 @@ class Form(NamedTuple):
 
 
 def form_of(name: str, lazy: Lazy) -> Form:
-    """Type and shape as `holdfast-train export` writes them: what torch does not have becomes bytes.
+    """Type and shape in the file: what torch does not have becomes bytes.
 
     StateError if safetensors lacks the type; CheckpointCorruptError if the tensor's bytes are not those of its shape.
     """
@@ -59,8 +61,8 @@ def form_of(name: str, lazy: Lazy) -> Form:
         return Form("U8", (entry.size,))
     if dtype not in _TYPES:
         raise StateError(
-            f"{name} has the type {dtype}, which cannot be written without torch; use holdfast-train export with "
-            f"--format dcp or torch, or give --name a part without it"
+            f"{name} has the type {dtype}, which safetensors does not have; use holdfast-train export with --format "
+            f"dcp or torch, or export only parts without it"
         )
     word, width = _TYPES[dtype]
     if width * math.prod(entry.shape) != entry.size:

@@ -7,9 +7,9 @@ import torch
 from safetensors.torch import load_file
 from tests.support.trainer.stores import MemoryStorage
 
-from holdfast.cli.checkpoints.export import safetensors_file
-from holdfast.cli.checkpoints.export.safetensors_file import is_of_rows, write
 from holdfast_train.errors import CheckpointCorruptError
+from holdfast_train.exchange import safetensors_writer
+from holdfast_train.exchange.safetensors_writer import is_of_rows, write
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Shard, TensorEntry
@@ -38,7 +38,7 @@ def sharded(storage: MemoryStorage, whole: torch.Tensor, axis: int) -> tuple[Man
 def test_shards_along_any_axis(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], block: int
 ) -> None:
-    monkeypatch.setattr(safetensors_file, "BLOCK_BYTES", block)
+    monkeypatch.setattr(safetensors_writer, "BLOCK_BYTES", block)
     whole = torch.arange(torch.Size(shape).numel()).reshape(shape)
     for axis in range(len(shape)):
         storage, counted = MemoryStorage(), list[int]()
