@@ -24,8 +24,8 @@ from holdfast.core.pod_manifest import build_pod, program
 Derived = TypeVar("Derived")
 
 
-# A pod whose number is so far above status.attempt is not of this job: no lost status is so old. Numbers only grow, so
-# such a pod must not raise them.
+# A pod whose number is so far above status.attempt is not of this job: a stale status is never 10,000 attempts behind.
+# Numbers only grow, so such a pod must not raise them.
 FAR = 10_000
 
 

@@ -80,7 +80,7 @@ def _by_id(path: Path, name: str, entries: list[Any], field: str) -> dict[Hashab
     for place, entry in _objects(path, name, entries):
         key = _id(place, entry, "id")
         if key in made:
-            raise DataSetError(f"{place}.id is {_short(key)}, as that of an entry before it; allowed: each id once")
+            raise DataSetError(f"{place}.id {_short(key)} is a duplicate; use each id once")
         text = entry.get(field)
         if not isinstance(text, str) or not text.strip() or len(text) > LONGEST_NAME:
             raise DataSetError(

@@ -19,7 +19,7 @@ __all__ = ["user_function", "user_problem"]
 def user_function(option: str, place: str) -> Callable[..., object]:
     """The function at `place`, such as train:problem. StateError says what is wrong with the `option`.
 
-    The module is imported as `python -m` does it: what it does when it is imported happens.
+    The module is imported as `python -m` does it: its top-level code runs.
     """
     module, separator, function = place.partition(":")
     if not separator or not _is_dotted(module) or not function.isidentifier():

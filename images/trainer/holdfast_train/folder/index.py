@@ -121,7 +121,7 @@ def decode(data: bytes, parts: Sequence[Part]) -> Index:
 
 
 def _file(path: object, size: object, mtime_ns: object, mode: object, link: object) -> File:
-    """One file of an index; of its mode, the rights alone. ValueError or TypeError if no file system has such a one."""
+    """One file of an index. Only permission bits of `mode` are kept. ValueError or TypeError for impossible values."""
     if not (isinstance(size, int) and isinstance(mtime_ns, int) and isinstance(mode, int)):
         raise TypeError(f"size, time and mode of {path!r} are not whole numbers")
     if size < 0 or not -MOST_TIME <= mtime_ns <= MOST_TIME:

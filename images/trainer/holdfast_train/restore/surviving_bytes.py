@@ -60,7 +60,7 @@ class LocalFile:
 
 
 class SurvivingBytes:
-    """The files of all nodes, by the rank that has made them; those of this node come first.
+    """The files of all nodes, by the rank that made them; files of this node come first.
 
     `from_node`, `from_peers` and `from_storage`: bytes that were read here, on other nodes, and not at all.
     """
@@ -164,10 +164,10 @@ class SurvivingBytes:
 def _remote(
     offers: Sequence[tuple[Peer, Mapping[int, int]] | None], rank: int, local: Collection[int]
 ) -> tuple[dict[int, list[PeerFile]], list[Peer]]:
-    """The files of other nodes, by the rank that has made them, and who serves them.
+    """Remote files by the rank that made them, with the address that serves them.
 
-    `offers`: of each rank, who serves, and how many files of which ranks. What a rank has made is read from that rank
-    first, so that the ranks of a node share the work.
+    `offers`: for each rank, its address, and the number of files that it has by the rank that made them. A file is read
+    first from the rank that made it, so that the ranks of a node share the work.
     """
     found: dict[int, list[PeerFile]] = {}
     others = [(number, offer) for number, offer in enumerate(offers) if offer is not None and number != rank]

@@ -57,7 +57,7 @@ class SaveCoordinator:
         self._metrics, self._clean = metrics, clean
         self.stop_error: HoldfastTrainError | None = None
         self._must_compare = ranks.size > 1  # before the next save
-        self._may_differ: frozenset[str] = frozenset()  # objects and tensors that are saved for each rank if they do
+        self._may_differ: frozenset[str] = frozenset()  # saved per rank if ranks turn out to differ in them
         self._doubted: set[str] = set()  # of these, those that a save has found to differ
         self._newest: CheckpointName | None = None  # the save that has begun last,
         self._result: Saved | StorageError | None = None  # and its result, None until it is known

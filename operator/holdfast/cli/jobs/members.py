@@ -44,8 +44,7 @@ async def read_pods(client: Client, job: TrainingJob) -> Pods:
 def parse_pods(items: Iterable[Mapping[str, Any]]) -> Pods:
     """Those that Holdfast made.
 
-    Kubernetes says of each pod of a silent node that it is not ready, and leaves what the node said last: that its
-    containers are.
+    For a pod on a silent node, Kubernetes sets Ready to False and keeps the last container states, which are ready.
     """
     views, silent = [], {}
     for raw in items:

@@ -127,8 +127,8 @@ def _order(cause: Cause) -> int:
     """How much a cause explains, the most first.
 
     A program that can never work; a program whose ranks say why they failed, or whose memory ran out; what the cluster
-    did to a pod; a program that failed without the word of a rank, which may be what the cluster's deed looks like from
-    another node; a program that was told to end.
+    did to a pod; a program that failed without evidence: possibly a consequence of what the cluster did on another
+    node; a program that was told to end.
     """
     end = cause.end
     if end.reason == REGROUPED:

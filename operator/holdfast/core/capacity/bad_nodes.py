@@ -168,7 +168,7 @@ def suspects(snapshot: Snapshot) -> dict[str, int]:
 def count(faults: Sequence[NodeFault], home: str) -> int:
     """How many of a node's faults count for jobs of the namespace with the digest `home`.
 
-    All that the cluster or `home` says, and one for each other namespace that says the same as a second namespace.
+    Faults reported by the cluster or by `home`, plus one per other namespace, if two namespaces report the same reason.
     """
     said = {(one.reason, one.namespace) for one in faults if one.reason not in OF_THE_CLUSTER}
     by_reason = Counter(reason for reason, _ in said if reason != EndReason.SLOW_RANK)

@@ -82,9 +82,9 @@ def _seen(pod: PodView, node: NodeView | None, *, had_node: bool) -> Sight:
 
 
 def _look_at_members(snapshot: Snapshot, attempt: Attempt, created: frozenset[int]) -> Situation:
-    """What is seen of an attempt with several nodes: of the member that decides.
+    """The situation of an attempt with several nodes: that of the member that decides.
 
-    That is the one that stops the others most. Of those that are alike, it is one in trouble, otherwise the first one.
+    The member that blocks the attempt most; ties go to a member in trouble, then to the lowest rank.
     """
     pods = pods_by_rank(snapshot.pods, attempt)
     missing = _missing(attempt, created)

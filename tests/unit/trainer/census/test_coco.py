@@ -141,7 +141,7 @@ def test_boxes_that_cannot_be_counted_are_named(put: Put) -> None:
         (TRAIN | {"images": [{"file_name": "a"}]}, r"images\[0\].id is missing; allowed: a whole number, or a text"),
         (TRAIN | {"images": [{"id": [1], "file_name": "a"}]}, r"images\[0\].id is list of 1; allowed"),
         (TRAIN | {"images": [{"id": True, "file_name": "a"}]}, r"images\[0\].id is True; allowed"),
-        (TRAIN | {"images": [{"id": 1, "file_name": "a"}] * 2}, r"images\[1\].id is 1, as that of an entry before it"),
+        (TRAIN | {"images": [{"id": 1, "file_name": "a"}] * 2}, r"images\[1\].id 1 is a duplicate"),
         (TRAIN | {"images": [{"id": 1}]}, r"images\[0\].file_name is None; allowed: a text of 1 to"),
         (TRAIN | {"categories": [{"id": 1, "name": "x" * 5_000}]}, r"categories\[0\].name is 'x+; allowed: a text"),
         (TRAIN | {"annotations": [{"image_id": 0, "caption": "a cat"}]}, r"annotations\[0\].category_id is missing"),

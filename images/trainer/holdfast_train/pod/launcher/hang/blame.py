@@ -64,7 +64,7 @@ def waits(stacks: str) -> bool | None:
 
 
 def suspects(ranks: Iterable[Mapping[str, Any]]) -> list[Suspect]:
-    """The ranks at fault, by the first of these rules that tells some ranks from others; empty if none does.
+    """The ranks at fault, by the first of these rules that separates some ranks from the others; empty if none does.
 
     A process is stopped, or has ended. A rank has entered fewer collectives of a process group than another one. A rank
     does not wait for others, while another one does. A rank is at another place than most. A rank has done fewer steps.

@@ -1,4 +1,4 @@
-"""`Figures`: step, total and loss, from the lines that patterns fit. A step that is not sure is not told."""
+"""`Figures`: step, total and loss, from the lines that patterns fit. An uncertain step is not reported."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class BarsOfEpochs:
     """Counts steps over bars of epochs.
 
     With `max_steps` Lightning makes the bar shorter for an epoch that the training does not end, also if it has begun
-    inside that epoch. So the length of an epoch is known from epoch 0, or from two others that are equal, or from one
-    that has begun and ended before these eyes.
+    inside that epoch. So the length of an epoch is known from epoch 0, or from two others that are equal, or from an
+    epoch that was seen from its first to its last step.
     """
 
     def __init__(self) -> None:

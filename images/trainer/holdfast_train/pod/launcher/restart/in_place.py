@@ -139,7 +139,8 @@ class InPlace(Starter):
         return None
 
     def close(self) -> None:
-        """End the process that waits, if there is one. One that hangs in a driver stays, and is a process of no one."""
+        """End the waiting process. A process that hangs in a driver cannot be killed: the launcher stops tracking
+        it."""
         if self._waiting is None:
             return
         (running, started_at), self._waiting = self._waiting, None

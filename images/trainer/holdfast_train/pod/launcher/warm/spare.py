@@ -34,7 +34,7 @@ from .told import LIBRARIES, OF_OPTIMIZERS
 
 READY_LOOK_SECONDS = 0.05  # between two looks at a spare for which this launcher waits
 LOOK_SECONDS = 0.5  # between two looks at the program, the memory and the spare
-LONGEST_LOOK = 5.0  # the same, at a program that has not imported torch for long
+LONGEST_LOOK = 5.0  # seconds between looks when torch was not imported for a long time
 SETTLE_SECONDS = 600.0  # after the import of torch, for ranks that do not tell what they have imported
 PROBE_SECONDS = 30.0  # for Python to start
 ANSWER_SECONDS = 10.0  # for the spare to become the program
