@@ -56,7 +56,7 @@ def prepare(config: ClusterConfig, tools: dict[str, str], network: NetworkPlan |
     state.save()  # first of all: from here on `down` knows that this folder belongs to a cluster, also after a crash
     layout.logs.mkdir(mode=0o700)
     layout.bin.mkdir()
-    (layout.bin / "kubectl").symlink_to(state.tools["kubernetes"])
+    (layout.bin / "kubectl").symlink_to(state.tools["kubernetes"].with_name("kubectl"))
     components.write_pki(state)
     components.write_settings(layout, config)
     if config.prometheus:

@@ -18,9 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
-from holdfast.local import golang
+from holdfast.local import assets, golang
 from holdfast.local.errors import ToolError
 from holdfast.local.layout import cache_dir
 from holdfast.local.locking import exclusive
@@ -140,12 +141,13 @@ TOOLS = {
 }
 
 
-def module_version(tool: Tool) -> str:
-    """The version of the tool, for example `v1.36.3`, from its go.mod."""
-    found = re.search(rf"^\s*{re.escape(tool.module)} (v\S+)", (tool.sources / "go.mod").read_text(), re.MULTILINE)
+def module_version(tool: Tool, module: str = "") -> str:
+    """The version of the tool, for example `v1.36.3`, or of another module that it is built from; from its go.mod."""
+    module = module or tool.module
+    found = re.search(rf"^\s*{re.escape(module)} (v\S+)", (tool.sources / "go.mod").read_text(), re.MULTILINE)
     if not found:
         raise ToolError(
-            f"tools/{tool.sources.name}/go.mod does not require {tool.module}: "
+            f"tools/{tool.sources.name}/go.mod does not require {module}: "
             "the installation is damaged, reinstall holdfast"
         )
     return found[1]
@@ -240,7 +242,7 @@ def build_all(names: Sequence[str], report: Report) -> list[Path]:
 
 
 def build(name: str, report: Report | None = None, processes: _Processes | None = None) -> Path:
-    """The binary of a tool, built if it is not in the cache yet.
+    """The binary of a tool, built if neither the cache nor, for Kubernetes, KUBEBUILDER_ASSETS has it.
 
     Args:
         name: a key of TOOLS.
@@ -260,6 +262,8 @@ def build(name: str, report: Report | None = None, processes: _Processes | None 
     binary = cached(tool)
     if binary.exists():
         return binary
+    if name == ToolName.KUBERNETES and (found := assets.find(partial(module_version, tool), report)):
+        return found
     folder = binary.parent
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -43,6 +43,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     shutil.copytree(toolchain.MODULES, modules)
     bin_dir.mkdir()
     monkeypatch.setenv("HOLDFAST_CACHE", str(cache))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.setenv("PATH", f"{bin_dir}:/usr/bin:/bin")
     monkeypatch.setattr(toolchain, "MODULES", modules)
 
