@@ -31,7 +31,7 @@ class Go:
     def environment(self) -> dict[str, str]:
         """The environment of a build: the user's, but for what would change the result.
 
-        A compiler collects its garbage later than by default, for a tenth less work, while it needs less than 2 GiB.
+        A compiler collects its garbage later than by default, for 7% less work, while it needs less than 2 GiB.
         """
         fixed = {
             "CGO_ENABLED": "0",
