@@ -6,6 +6,7 @@ charts/holdfast/files/dashboards/  from scripts/generate/dashboards
 docs/reference/api.md              from operator/holdfast/api
 docs/reference/cli.md              from the help texts of the commands
 docs/reference/decisions.md        from operator/holdfast/core
+docs/reference/environment.md      from operator/protocol
 """
 
 import difflib
@@ -14,7 +15,7 @@ import sys
 from pathlib import Path
 
 import yaml
-from scripts.generate import commands_page, decisions_page
+from scripts.generate import commands_page, decisions_page, environment_page
 from scripts.generate import fields_page as fields
 from scripts.generate.dashboards import files as dashboards
 
@@ -51,6 +52,7 @@ def files() -> dict[Path, str]:
     made[ROOT / "docs" / "reference" / "api.md"] = fields.text()
     made[ROOT / "docs" / "reference" / "cli.md"] = commands()
     made[ROOT / "docs" / "reference" / "decisions.md"] = DECISIONS_HEADER + decisions_page.render()
+    made[ROOT / "docs" / "reference" / "environment.md"] = environment_page.text()
     return made
 
 

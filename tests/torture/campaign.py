@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.trainer.stores import environment
+from tests.support.trainer.stores import environment, variables
 from tests.torture.chain import BrokenError, Chain
 from tests.torture.phases import PHASES, Slot
 from tests.torture.server import Ended, ForkServer
 from tests.torture.trainer import ORPHAN_SECONDS
 
+from holdfast_protocol.settings import Every, Keep
 from holdfast_train.storage.opening import open_retrying
 
 __all__ = ["Place", "Plan", "Tally", "plans", "run_job"]
@@ -224,8 +225,8 @@ class _Job:
         self._tally.zombies += any(writer.code is None for writer in self._writers)
         more = {
             **self._place.variables,
-            "HOLDFAST_CHECKPOINT_EVERY": "1 steps",
-            "HOLDFAST_CHECKPOINT_KEEP_LAST": str(KEEP),
+            "every": Every(1),
+            "keep": Keep(KEEP),
         }
         self._server.train(
             {
@@ -233,7 +234,7 @@ class _Job:
                 "attempt": self.number,
                 "seed": self._seed,
                 "uri": self._place.uri,
-                "variables": more,
+                "variables": variables(self._place.uri, self.number, **more),
                 "part": self._place.part,
                 "goal": goal,
                 "output": str(self.output),

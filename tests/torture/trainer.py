@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from tests.support.trainer.stores import environment
 from tests.torture.phases import Slot
 from tests.torture.state import Training, differences, expected
 
 from holdfast_train.commitlog import checkpoints, orphans
 from holdfast_train.commitlog.checkpoints import Saved
+from holdfast_train.environment import Environment
 from holdfast_train.errors import FencedError
 from holdfast_train.format import manifest
 from holdfast_train.run import run as session
@@ -35,7 +35,8 @@ def train(order: dict[str, Any], slot: Slot, requests: socket.socket) -> int:
     torch.set_num_threads(1)
     _watch_trainer(slot, order, requests)
     training = Training(order["seed"])
-    where = environment(order["uri"], order["attempt"], **order["variables"])
+    where = Environment.read(order["variables"])
+    assert where is not None
     try:
         with session.Run(**training.objects, environment=where) as run:
             _report(order, what="resumed", step=run.step, **_restored(run))

@@ -9,6 +9,7 @@ A program that trains with a library of other people needs the names of that lib
 import os
 from typing import TYPE_CHECKING, Any
 
+from holdfast_protocol import variables
 from holdfast_train.data.rng import Generators
 from holdfast_train.data.values import Values
 from holdfast_train.errors import HoldfastTrainError
@@ -36,7 +37,7 @@ __all__ = [
     "wandb_settings",
 ]
 
-if os.environ.get("HOLDFAST_JOB"):
+if os.environ.get(variables.JOB):
     keep_workers()  # here, not in Run: a program may make its data loader before its Run
 
 

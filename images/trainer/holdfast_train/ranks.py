@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
+from holdfast_protocol import variables
 from holdfast_train.errors import EnvironmentVariableError, HoldfastTrainError, StateError
 
 __all__ = ["Ranks"]
@@ -58,13 +59,13 @@ class Ranks:
 
     def _check_nodes(self) -> None:
         """StateError on every rank if a node has no rank: several groups would train the same steps, each by itself."""
-        nodes = _variable("HOLDFAST_NODES", 1)
+        nodes = _variable(variables.NODES, 1)
         if nodes == 1:
             return
-        without = sorted(set(range(nodes)).difference(self.share(self.gather(_variable("HOLDFAST_RANK", 0)))))
+        without = sorted(set(range(nodes)).difference(self.share(self.gather(_variable(variables.RANK, 0)))))
         if without:
             raise StateError(
-                f"the training has {nodes} nodes (HOLDFAST_NODES), but node {without[0]} has no rank in the process "
+                f"the training has {nodes} nodes ({variables.NODES}), but node {without[0]} has no rank in the process "
                 f"group of this process; call torch.distributed.init_process_group() with the MASTER_ADDR, RANK and "
                 f"WORLD_SIZE that torchrun sets, or the launcher for one process on each node, before `with Run(...)`"
             )

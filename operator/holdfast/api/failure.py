@@ -92,13 +92,6 @@ class StallTimeout(Model):
             return format_duration(self.period)
         return _AUTO if self.auto else _OFF
 
-    @property
-    def for_launcher(self) -> str | None:
-        """As the launcher reads it: `Auto` or seconds; None if it does not look for a hang."""
-        if self.period is not None:
-            return f"{self.period.total_seconds():.6f}".rstrip("0").rstrip(".")
-        return _AUTO if self.auto else None
-
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         unless = f"self == '{_AUTO}' || self == '{_OFF}' || "
@@ -122,11 +115,6 @@ class Spike(Model):
     window: Annotated[int, Field(strict=True, ge=20, le=1000)] = 200
     """How many losses before are compared. Until an attempt has reported that many, no loss is far above."""
 
-    @property
-    def for_program(self) -> str:
-        """As the program reads it."""
-        return f"{self.deviations} deviations, {self.steps} steps, window {self.window}"
-
 
 class SlowRanks(Model):
     """What is done about ranks that are slower than the others, in a training with several of them."""
@@ -136,11 +124,6 @@ class SlowRanks(Model):
     expected to save time. Ignore: ranks are not compared."""
     window: Annotated[timedelta, DurationBounds("1s", "1h")] = timedelta(minutes=5)
     """Over how long a rank is compared with the others. It is slow after three windows in a row."""
-
-    @property
-    def for_program(self) -> str | None:
-        """As the program reads it: seconds; None if ranks are not compared."""
-        return None if self.action == "Ignore" else f"{self.window.total_seconds():g}"
 
 
 class Failure(Model):

@@ -41,7 +41,6 @@ ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evic
 
 TRAINER_CONTAINER: Final = "trainer"
 INIT_CONTAINER: Final = "holdfast-init"
-NODES_VARIABLE: Final = "HOLDFAST_NODES"  # in the environment of the trainer container
 
 # Volumes and paths in a training pod.
 LAUNCHER_VOLUME: Final = "holdfast-launcher"

@@ -1,36 +1,31 @@
-"""What a pod needs for trainer.data: volumes, mounts, and the variable that tells the launcher what to copy."""
+"""What a pod needs for trainer.data: volumes, mounts, and what the launcher has to copy."""
 
-import json
+from dataclasses import replace
 from typing import Any
 
 from holdfast.api import names
 from holdfast.api.data import Data, is_in
 from holdfast.api.job import S3Storage, Trainer, Volume
 from holdfast.api.objects import TrainingJob
+from holdfast_protocol import settings
 
 Manifest = dict[str, Any]
 
 
-def data_variable(job: TrainingJob) -> str | None:
-    """JSON: for each entry its address, its folder, where the volume is mounted, and how the store is reached."""
-    trainer = job.spec.trainer
-    if not trainer.data:
-        return None
-    s3 = job.spec.checkpoint.storage.s3
-    return json.dumps([_entry(trainer, number, data, s3) for number, data in enumerate(trainer.data)])
+def data_to_copy(job: TrainingJob) -> tuple[settings.Data, ...]:
+    """For each entry its address, its folder, where the volume is mounted, and how the store is reached."""
+    trainer, s3 = job.spec.trainer, job.spec.checkpoint.storage.s3
+    return tuple(_entry(trainer, number, data, s3) for number, data in enumerate(trainer.data))
 
 
-def _entry(trainer: Trainer, number: int, data: Data, checkpoints: S3Storage | None) -> dict[str, str]:
+def _entry(trainer: Trainer, number: int, data: Data, checkpoints: S3Storage | None) -> settings.Data:
     volume, store = _volume_of(trainer, data), data.s3 or checkpoints
-    found = {"from": data.source, "to": data.to, "mount": volume.mount_path if volume else data.to}
+    found = settings.Data(source=data.source, to=data.to, mount=volume.mount_path if volume else data.to)
     if store is None:
         return found
-    found["region"] = store.region
-    if store.endpoint:
-        found["endpoint"] = store.endpoint
-    if store.credentials_secret:
-        found["keys"] = f"{names.DATA_KEYS_PATH}/{number}" if data.s3 else names.KEYS_PATH
-    return found
+    own = f"{names.DATA_KEYS_PATH}/{number}" if data.s3 else names.KEYS_PATH
+    keys = own if store.credentials_secret else None
+    return replace(found, region=store.region, endpoint=store.endpoint, keys=keys)
 
 
 def data_mounts(trainer: Trainer) -> list[Manifest]:

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 from holdfast.api import names
@@ -14,23 +13,24 @@ from holdfast.api.scalars import quantity_value
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.demand import requested, requested_anywhere
 from holdfast.core.pod_affinity import pod_affinity
-from holdfast.core.pod_data import data_mounts, data_variable, data_volumes
+from holdfast.core.pod_data import data_mounts, data_volumes
+from holdfast.core.pod_settings import grace_seconds, pod_settings
 from holdfast.core.program_variables import (
     Env,
     accelerators,
     own_variables,
     plain,
-    progress_variables,
-    saving_variables,
     torchrun_variables,
 )
+from holdfast_protocol import variables
+from holdfast_protocol.document import to_text
+from holdfast_protocol.settings import Settings
 
 Manifest = dict[str, Any]
 
 TERMINATION_LOG = "/dev/termination-log"
 TOKEN_SECONDS = 3600
 INIT_MEMORY = "256Mi"  # what the init container needs at least
-SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")  # the last one is optional
 VOLUME_GROUP = 65532  # of a volume with checkpoints: the group of the init container's image
 
 # A pod tolerates a silent node without limit: otherwise the taint manager would end a training whose node only lost its
@@ -71,21 +71,15 @@ def build_pod(
     The pod uses the nodes of `shuns` only if it gets no other one. Its launcher imports the libraries of `imports`.
     """
     trainer, tier = job.spec.trainer, attempt.tier
-    common = _common_env(job, attempt)
-    ours = (
-        common
-        + _trainer_env(job, attempt, config, rank)
-        + saving_variables(job.spec.checkpoint, job.spec.failure, life)
-    )
-    ours += plain({"HOLDFAST_IMPORTS": ",".join(imports) or None})
-    env = ours + progress_variables(job.spec.progress) + own_variables(job) + torchrun_variables(trainer, attempt)
+    common = _common_env(job, attempt, pod_settings(job, config, life, imports))
+    env = common + _trainer_env(job, attempt, rank) + own_variables(job) + torchrun_variables(trainer, attempt)
     mounts = _storage_mounts(job)
     launcher = {"name": names.LAUNCHER_VOLUME, "mountPath": names.LAUNCHER_PATH}
     spec: Manifest = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": _seconds(job),
+        "terminationGracePeriodSeconds": grace_seconds(job),
         "nodeSelector": dict(tier.node_selector),
         "tolerations": [t.to_object() for t in tier.tolerations] + _STAY_ON_SILENT_NODES,
         "securityContext": _pod_security(job),
@@ -147,7 +141,7 @@ def _init_container(trainer: Trainer, config: OperatorConfig, env: Env, mounts: 
         "image": config.init_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["holdfast-init"],
-        "env": [*env, {"name": "HOLDFAST_LAUNCHER_DIR", "value": names.LAUNCHER_PATH}],
+        "env": [*env, {"name": variables.LAUNCHER_DIR, "value": names.LAUNCHER_PATH}],
         "resources": {"requests": wanted, "limits": wanted},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -211,87 +205,66 @@ def _container_security(trainer: Trainer) -> Manifest:
     return {"allowPrivilegeEscalation": False, **drop}
 
 
-def _common_env(job: TrainingJob, attempt: Attempt) -> Env:
-    """What the init container needs: the identity of the pod and the place of its checkpoints."""
+def _common_env(job: TrainingJob, attempt: Attempt, settings: Settings) -> Env:
+    """What the init container needs too: the identity of the pod, and the settings of the job."""
     return [
         *plain(
             {
-                "HOLDFAST_NAMESPACE": job.metadata.namespace,
-                "HOLDFAST_JOB": job.metadata.name,
-                "HOLDFAST_JOB_UID": job.metadata.uid,
-                "HOLDFAST_ATTEMPT": str(attempt.number),
-                "HOLDFAST_TERMINATION_LOG": TERMINATION_LOG,
+                variables.NAMESPACE: job.metadata.namespace,
+                variables.JOB: job.metadata.name,
+                variables.JOB_UID: job.metadata.uid,
+                variables.ATTEMPT: str(attempt.number),
+                variables.TERMINATION_LOG: TERMINATION_LOG,
+                variables.SETTINGS: to_text(settings),
             }
         ),
-        {"name": "HOLDFAST_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
-        *_storage_env(job),
-        *plain(
-            {
-                "HOLDFAST_CHECKPOINT_FOLDER": job.spec.checkpoint.folder,
-                "HOLDFAST_CHECKPOINT_PATTERN": job.spec.checkpoint.pattern,
-                "HOLDFAST_DATA": data_variable(job),
-            }
-        ),
+        _of_field(variables.POD_UID, "metadata.uid"),
+        *_credentials(job.spec.checkpoint.storage.s3),
     ]
 
 
-def _trainer_env(job: TrainingJob, attempt: Attempt, config: OperatorConfig, rank: int) -> Env:
+def _trainer_env(job: TrainingJob, attempt: Attempt, rank: int) -> Env:
     spec = job.spec
     alone = attempt.nodes == 1
     common = plain(
         {
-            "HOLDFAST_RANK": str(rank),
-            names.NODES_VARIABLE: str(attempt.nodes),
-            "HOLDFAST_TIER": attempt.tier.name,
-            "HOLDFAST_PREDECESSOR": str(attempt.predecessor) if alone and attempt.predecessor else None,
-            "HOLDFAST_ACCELERATORS": str(accelerators(spec.trainer, attempt)),
-            "HOLDFAST_POD_NAME": pod_name(job.metadata.name, attempt.number, rank),
-            "HOLDFAST_GRACE_SECONDS": str(_seconds(job)),
-            "HOLDFAST_GOAL_STEPS": str(spec.goal.steps) if spec.goal.steps else None,
-            "HOLDFAST_OPERATOR_URL": config.progress_url,
-            "HOLDFAST_TOKEN_FILE": f"{names.TOKEN_PATH}/token",
-            "HOLDFAST_CA_FILE": f"{names.CA_PATH}/{names.CA_KEY}",
+            variables.RANK: str(rank),
+            variables.NODES: str(attempt.nodes),
+            variables.TIER: attempt.tier.name,
+            variables.PREDECESSOR: str(attempt.predecessor) if alone and attempt.predecessor else None,
+            variables.ACCELERATORS: str(accelerators(spec.trainer, attempt)),
+            variables.POD_NAME: pod_name(job.metadata.name, attempt.number, rank),
+            variables.GOAL_STEPS: str(spec.goal.steps) if spec.goal.steps else None,
         }
     )
     # With several nodes the launcher needs the address, and sets the rest for each start of the program.
-    address = {"name": "HOLDFAST_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    warm = plain({"HOLDFAST_WARM_START": None if spec.trainer.warm_start else "false"})
-    return common if alone else [*common, address, *warm]
+    return common if alone else [*common, _of_field(variables.POD_IP, "status.podIP")]
 
 
-def _storage_env(job: TrainingJob) -> Env:
-    s3 = job.spec.checkpoint.storage.s3
-    if s3 is None:
-        path = (_claim(job) or "").strip("/")
-        return [{"name": "HOLDFAST_CHECKPOINT_URI", "value": f"file://{names.CHECKPOINT_PATH}/{path}"}]
-    env: Env = [
-        {"name": "HOLDFAST_CHECKPOINT_URI", "value": f"s3://{s3.bucket}/{s3.prefix}"},
-        {"name": "HOLDFAST_CHECKPOINT_REGION", "value": s3.region},
-    ]
-    if s3.endpoint:
-        env.append({"name": "HOLDFAST_CHECKPOINT_ENDPOINT", "value": s3.endpoint})
-    return env + (_credentials(s3) if s3.credentials_secret else [])
+def _of_field(name: str, path: str) -> Manifest:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _credentials(s3: S3Storage) -> Env:
-    """The keys when the pod starts, for its first requests, and the folder in which they are kept up to date.
+def _credentials(s3: S3Storage | None) -> Env:
+    """The keys when the pod starts, for its first requests. The settings name the folder that is kept up to date.
 
     A kubelet waits with the start of a container until a Secret that its variables need is there, and says so. For a
     volume it would wait too, but without a reason in the pod's status.
     """
+    if s3 is None or s3.credentials_secret is None:
+        return []
 
     def key(name: str, *, optional: bool) -> Manifest:
         ref = {"name": s3.credentials_secret, "key": name, "optional": optional}
-        return {"name": f"HOLDFAST_CHECKPOINT_{name.removeprefix('AWS_')}", "valueFrom": {"secretKeyRef": ref}}
+        return {"name": variables.of_key(name), "valueFrom": {"secretKeyRef": ref}}
 
-    *required, token = SECRET_KEYS
-    env = [*(key(name, optional=False) for name in required), key(token, optional=True)]
-    return [*env, *plain({"HOLDFAST_CHECKPOINT_KEYS_DIR": names.KEYS_PATH})]
+    *required, token = variables.KEYS
+    return [*(key(name, optional=False) for name in required), key(token, optional=True)]
 
 
 def _keys_volume(secret: str) -> Manifest:
     """The keys as files, which the kubelet changes when the Secret changes. Every user of the pod can read them."""
-    items = [{"key": key, "path": key} for key in SECRET_KEYS]
+    items = [{"key": key, "path": key} for key in variables.KEYS]
     source = {"secretName": secret, "items": items, "defaultMode": 0o444, "optional": True}
     return {"name": names.KEYS_VOLUME, "secret": source}
 
@@ -333,15 +306,3 @@ def _volumes(job: TrainingJob) -> list[Manifest]:
 def _mount(volume: Volume) -> Manifest:
     mount: Manifest = {"name": volume.name, "mountPath": volume.mount_path, "readOnly": volume.read_only}
     return {**mount, "subPath": volume.sub_path} if volume.sub_path else mount
-
-
-def _claim(job: TrainingJob) -> str | None:
-    """The path inside the claim, or None if checkpoints are not in a claim."""
-    claim = job.spec.checkpoint.storage.volume_claim
-    return claim.path if claim else None
-
-
-def _seconds(job: TrainingJob) -> int:
-    """The grace period in whole seconds, rounded up."""
-    grace = job.spec.checkpoint.grace_period.total_seconds()
-    return int(Decimal(str(grace)).to_integral_value(rounding="ROUND_CEILING"))

@@ -13,6 +13,7 @@ from holdfast.core.observe.report import Report, SavedCheckpoint
 from holdfast.simulate.durations import Durations
 from holdfast.simulate.machines import Machine
 from holdfast.simulate.storage import Storage
+from holdfast_protocol import variables
 
 KNOWN_AFTER = 5  # steps after the first, when the pace is known
 KILLED = 137
@@ -63,7 +64,7 @@ class Pod:
         self.finalized = True
         self.gone = False  # with its node
         env = {one["name"]: one.get("value") for one in action.manifest["spec"]["containers"][0]["env"]}
-        self.follows = env.get("HOLDFAST_PREDECESSOR") is not None
+        self.follows = env.get(variables.PREDECESSOR) is not None
         self.avoids = _avoided(action.manifest)
         labels, meta = action.manifest["metadata"]["labels"], action.manifest["metadata"]
         self.tier = str(labels[names.LABEL_TIER])

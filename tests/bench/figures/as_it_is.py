@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.bench.goals import Measured
 from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.folders import pod
+from tests.support.trainer.pod_settings import pod_variables
 from tests.support.trainer.stores import LAUNCHER
 
 ROOT = Path(__file__).parents[3]
@@ -58,9 +59,7 @@ def _round(folder: Path, endpoint: Endpoint, steps: int, number: int) -> dict[st
     outputs, stored = folder / "outputs", folder / "stored"
     stored.mkdir()
     with_folder = pod(outputs, f"file://{stored}/job", 1, folder / "log")
-    with_relay = {**with_folder, **endpoint.variables}
-    for name in ("HOLDFAST_CHECKPOINT_URI", "HOLDFAST_CHECKPOINT_FOLDER"):
-        del with_relay[name]
+    with_relay = pod_variables(with_folder, checkpoint_uri=None, folder=None, **endpoint.variables)
     kinds = {"bare": ([], dict(os.environ)), "folder": (launcher, with_folder), "relay": (launcher, with_relay)}
     found = {}
     for kind in (*list(kinds)[number % 3 :], *list(kinds)[: number % 3]):

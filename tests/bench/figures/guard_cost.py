@@ -26,7 +26,7 @@ def train(folder: Path) -> tuple[float, float]:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     batch = torch.randn(BATCH, SIZE)
     taken: tuple[list[float], list[float]] = ([], [])
-    where = environment(f"file://{folder}", HOLDFAST_NON_FINITE="Rollback")
+    where = environment(f"file://{folder}", non_finite="Rollback")
     with Run(model=model, environment=where) as run:
         last = perf_counter_ns()
         for step in run.steps(STEPS):

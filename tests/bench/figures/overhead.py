@@ -13,8 +13,10 @@ from tests.bench.goals import Measured
 from tests.bench.jobs import HOLDFAST
 from tests.bench.trainers import token_of
 from tests.support.operator.operator_process import OperatorProcess
+from tests.support.trainer.pod_settings import pod_variables
 
 from holdfast.api import names
+from holdfast_protocol.settings import Every
 
 ROOT = Path(__file__).parents[3]
 
@@ -44,8 +46,7 @@ def _environment(pod: dict[str, object], operator: OperatorProcess, folder: Path
     meta = pod["metadata"]
     assert isinstance(meta, dict)
     labels = meta["labels"]
-    return {
-        **os.environ,
+    own = {
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": f"{ROOT}:{ROOT / 'images' / 'trainer'}",
         "HOLDFAST_NAMESPACE": meta["namespace"],
@@ -54,12 +55,13 @@ def _environment(pod: dict[str, object], operator: OperatorProcess, folder: Path
         "HOLDFAST_ATTEMPT": labels[names.LABEL_ATTEMPT],
         "HOLDFAST_POD_UID": meta["uid"],
         "HOLDFAST_POD_NAME": meta["name"],
-        "HOLDFAST_CHECKPOINT_URI": f"file://{folder}/checkpoints",
-        "HOLDFAST_CHECKPOINT_EVERY": "24h",
-        "HOLDFAST_OPERATOR_URL": operator.progress_url,
-        "HOLDFAST_TOKEN_FILE": str(folder / "token"),
-        "HOLDFAST_CA_FILE": str(folder / "ca.crt"),
+        "checkpoint_uri": f"file://{folder}/checkpoints",
+        "every": Every(seconds=86400),
+        "operator_url": operator.progress_url,
+        "token_file": str(folder / "token"),
+        "ca_file": str(folder / "ca.crt"),
     }
+    return pod_variables(os.environ, **own)
 
 
 async def _run(environment: dict[str, str], steps: int) -> dict[str, float]:

@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import psutil
 from tests.bench.goals import Measured
@@ -21,6 +22,8 @@ from tests.bench.timed_trainer import FILE, IN_PLACE, SAYS
 from tests.support.http.progress_endpoint import Endpoint, serving
 from tests.support.trainer.nodes import Node
 from tests.support.waiting import wait_for
+
+from holdfast_protocol.settings import Every
 
 NODES = 4
 VICTIM = 2  # the rank whose program is killed
@@ -34,7 +37,7 @@ IN_THEIR_PROCESSES, WAITED, NEW = "in place", "processes that have waited", "new
 WAYS = {
     IN_THEIR_PROCESSES: {IN_PLACE: "1"},
     WAITED: {},
-    NEW: {"HOLDFAST_WARM_START": "false"},
+    NEW: {"warm_start": False},
 }
 
 
@@ -59,17 +62,17 @@ def _list(seconds: list[float]) -> str:
     return ", ".join(f"{one:.2f}" for one in seconds) + " s"
 
 
-def _episode(folder: Path, endpoint: Endpoint, way: dict[str, str]) -> float:
+def _episode(folder: Path, endpoint: Endpoint, way: dict[str, Any]) -> float:
     """Seconds between the last step of the first attempt and the first step of the second one."""
     times = folder / "times"
     times.touch()
-    own = {FILE: str(times), "HOLDFAST_CHECKPOINT_EVERY": "10 steps", **way}
+    own = {FILE: str(times), "every": Every(10), **way}
     uri = f"file://{folder}/prefix"
     nodes = [Node(folder, endpoint, rank, COMMAND, nodes=NODES, uri=uri, **own) for rank in range(NODES)]
     try:
         endpoint.members.begin(1, *(node.uid for node in nodes))
         wait_for(lambda: len(_done(times)) >= STEPS, GIVES_UP, "the steps of the first attempt")
-        for node in nodes if "HOLDFAST_WARM_START" not in way else ():
+        for node in nodes if "warm_start" not in way else ():
             node.wait_for("wait for the next attempt", GIVES_UP)
         os.kill(_program(nodes[VICTIM]), signal.SIGKILL)
         nodes[VICTIM].told("ready", 1, GIVES_UP)

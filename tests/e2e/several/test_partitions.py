@@ -33,15 +33,17 @@ ZOMBIE = """
 import json, socket, ssl, threading, urllib.error, urllib.request
 from urllib.parse import urlsplit
 from holdfast_train.commitlog.log import CommitLog
-from holdfast_train.environment import Environment
+from holdfast_train.environment import Environment, read_settings
 from holdfast_train.errors import FencedError
 from holdfast_train.storage.opening import open_retrying
+
+OWN = read_settings(os.environ)
 
 def say(*words):
     print("zombie", *words, "\\n", end="", flush=True)
 
 def connected():
-    place = urlsplit(os.environ["HOLDFAST_OPERATOR_URL"])
+    place = urlsplit(OWN.operator_url)
     try:
         socket.create_connection((place.hostname, place.port), timeout=1).close()
         return True
@@ -50,11 +52,11 @@ def connected():
 
 def post(what, route, **body):
     job = f"/v1/namespaces/{os.environ['HOLDFAST_NAMESPACE']}/jobs/{os.environ['HOLDFAST_JOB']}/"
-    token = pathlib.Path(os.environ["HOLDFAST_TOKEN_FILE"]).read_text().strip()
+    token = pathlib.Path(OWN.token_file).read_text().strip()
     body["podUID"] = os.environ["HOLDFAST_POD_UID"]
-    context = ssl.create_default_context(cafile=os.environ["HOLDFAST_CA_FILE"])
+    context = ssl.create_default_context(cafile=OWN.ca_file)
     for _ in range(100):
-        request = urllib.request.Request(os.environ["HOLDFAST_OPERATOR_URL"] + job + route, json.dumps(body).encode(),
+        request = urllib.request.Request(OWN.operator_url + job + route, json.dumps(body).encode(),
             {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "Connection": "close"})
         try:
             with urllib.request.urlopen(request, timeout=5, context=context) as answer:

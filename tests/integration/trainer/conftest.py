@@ -32,8 +32,8 @@ class S3Server:
     def variables(self) -> dict[str, str]:
         """What a pod is told about this server."""
         return {
-            "HOLDFAST_CHECKPOINT_ENDPOINT": self.endpoint,
-            "HOLDFAST_CHECKPOINT_REGION": "us-east-1",
+            "checkpoint_endpoint": self.endpoint,
+            "checkpoint_region": "us-east-1",
             "HOLDFAST_CHECKPOINT_ACCESS_KEY_ID": self.access_key,
             "HOLDFAST_CHECKPOINT_SECRET_ACCESS_KEY": self.secret_key,
         }

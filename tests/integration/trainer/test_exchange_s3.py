@@ -44,7 +44,7 @@ def test_import_train_and_export(s3: S3Server, prefix: str, tmp_path: Path) -> N
     assert done.stderr == ""
 
     trained = model(2)
-    where = environment(f"{prefix}/job", 1, HOLDFAST_CHECKPOINT_RESUME=f"{prefix}/in", **s3.variables)
+    where = environment(f"{prefix}/job", 1, resume=f"{prefix}/in", **s3.variables)
     with Run(model=trained, environment=where) as run:
         assert run.resumed_from == 12
         assert all(map(torch.equal, trained.parameters(), source.parameters()))

@@ -15,9 +15,9 @@ from tests.integration.trainer.conftest import S3Server
 from tests.support.trainer.folders import content, hugging_face, identity, pod
 from tests.support.waiting import wait_for
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.log import CommitLog
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.environment import Credentials
 from holdfast_train.folder.put_back import put_back, read_index
 from holdfast_train.storage.base import Storage

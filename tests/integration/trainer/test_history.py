@@ -9,6 +9,7 @@ from typing import Final
 from tests.support.trainer.stores import LAUNCHER, REPOSITORY, variables
 from tests.support.waiting import wait_for
 
+from holdfast_protocol.settings import Every, Keep
 from holdfast_train.commitlog import log
 from holdfast_train.format.names import log_seq
 from holdfast_train.series.history import History, read_history
@@ -35,7 +36,7 @@ with Run(counter=counter) as run:
 
 
 def train(storage: FolderStorage, folder: Path, attempt: int) -> int:
-    more = {"HOLDFAST_CHECKPOINT_EVERY": "20 steps", "HOLDFAST_CHECKPOINT_KEEP_LAST": "1"}
+    more = {"every": Every(20), "keep": Keep(1)}
     env = {
         **os.environ,
         **variables(storage.uri, attempt, HOLDFAST_VERDICT_DIR=str(folder), **more),

@@ -59,8 +59,8 @@ class Operator:
         token.write_text(f"good.{CLAIMS}.s")
         names = {"HOLDFAST_NAMESPACE": "ns", "HOLDFAST_JOB": "a", "HOLDFAST_POD_UID": "p1", "HOLDFAST_NODES": "1"}
         self.variables = {
-            "HOLDFAST_OPERATOR_URL": f"http://127.0.0.1:{port}",
-            "HOLDFAST_TOKEN_FILE": str(token),
+            "operator_url": f"http://127.0.0.1:{port}",
+            "token_file": str(token),
             **names,
         }
 

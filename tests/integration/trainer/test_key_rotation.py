@@ -14,6 +14,7 @@ from tests.support.trainer.stores import stub_command, variables
 from tests.support.waiting import wait_for
 
 from holdfast.local import toolchain
+from holdfast_protocol.settings import Every
 from holdfast_train.environment import Credentials
 from holdfast_train.errors import StorageDeniedError
 from holdfast_train.storage.s3 import S3Storage
@@ -50,15 +51,14 @@ def replace_first_user(server: S3Server) -> None:
     server.admin("delete-user", "--access", FIRST[0])
 
 
-def pod_variables(server: S3Server, files: SecretFiles) -> dict[str, str]:
+def keyless_variables(server: S3Server, files: SecretFiles) -> dict[str, str]:
     """Of a pod whose keys are in files alone."""
-    env = variables(f"s3://{server.bucket}/{PREFIX}", HOLDFAST_CHECKPOINT_EVERY="20 steps")
-    env |= {name: value for name, value in server.variables.items() if "KEY" not in name}
-    return env | {"HOLDFAST_CHECKPOINT_KEYS_DIR": str(files.folder)}
+    place = {name: value for name, value in server.variables.items() if "KEY" not in name}
+    return variables(f"s3://{server.bucket}/{PREFIX}", every=Every(20), keys_folder=str(files.folder), **place)
 
 
 def training(folder: Path, server: S3Server, files: SecretFiles) -> Pod:
-    return Pod(folder, stub_command("--steps=1000000", "--step-seconds=0.01"), **pod_variables(server, files))
+    return Pod(folder, stub_command("--steps=1000000", "--step-seconds=0.01"), **keyless_variables(server, files))
 
 
 def kinds(server: S3Server) -> list[str]:
@@ -79,7 +79,9 @@ def storage(server: S3Server, files: SecretFiles) -> S3Storage:
 
 def test_a_training_goes_on_with_the_new_keys(tmp_path: Path, server: S3Server, files: SecretFiles) -> None:
     """Breaks if the trainer or its writer keeps the keys with which it began."""
-    init = Pod(tmp_path, [sys.executable, "-m", "holdfast_train.pod.init_container"], **pod_variables(server, files))
+    init = Pod(
+        tmp_path, [sys.executable, "-m", "holdfast_train.pod.init_container"], **keyless_variables(server, files)
+    )
     assert init.process.wait(60) == 0, init.output
     pod = training(tmp_path, server, files)
     pod.wait_for("saved step 40")

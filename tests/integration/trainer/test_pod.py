@@ -16,6 +16,7 @@ from tests.support.waiting import wait_for
 from typer.testing import CliRunner
 
 from holdfast.cli.main import app
+from holdfast_protocol.settings import Every
 
 
 @pytest.fixture
@@ -55,9 +56,9 @@ def test_drain_order_through_the_endpoint(tmp_path: Path, s3: S3Server, prefix: 
 
 
 def test_crash_resumes_from_the_last_periodic_save(tmp_path: Path, s3: S3Server, prefix: str) -> None:
-    more = {"HOLDFAST_CHECKPOINT_EVERY": "10 steps"}
+    more = {"every": Every(10)}
     pod = Pod(
-        tmp_path, stub_command("--steps=60", "--step-seconds=0.02"), **variables(prefix, 1, **s3.variables) | more
+        tmp_path, stub_command("--steps=60", "--step-seconds=0.02"), **variables(prefix, 1, **s3.variables, **more)
     )
     pod.wait_for("saved step 20")
     pod.kill_program()
@@ -70,8 +71,8 @@ def test_crash_resumes_from_the_last_periodic_save(tmp_path: Path, s3: S3Server,
 def test_a_broken_checkpoint_is_read_by_one_attempt_only(tmp_path: Path) -> None:
     """Breaks if an attempt that is lost soon after its start does not record the broken checkpoint."""
     prefix, folder = f"file://{tmp_path}/prefix", tmp_path / "prefix"
-    every = {"HOLDFAST_CHECKPOINT_EVERY": "5 steps"}
-    first = Pod(tmp_path, stub_command("--steps=100000", "--step-seconds=0.05"), **variables(prefix, 1) | every)
+    every = {"every": Every(5)}
+    first = Pod(tmp_path, stub_command("--steps=100000", "--step-seconds=0.05"), **variables(prefix, 1, **every))
     first.wait_for("saved step 10")
     first.kill_program()
     commits = json.loads(newest_record(folder))["state"]["commits"]
@@ -101,9 +102,9 @@ def newest_record(folder: Path) -> str:
 
 
 def test_zombie_ends_fenced_when_its_successor_has_started(tmp_path: Path, s3: S3Server, prefix: str) -> None:
-    more = {"HOLDFAST_CHECKPOINT_EVERY": "10 steps"}
+    more = {"every": Every(10)}
     zombie = Pod(
-        tmp_path, stub_command("--steps=100000", "--step-seconds=0.02"), **variables(prefix, 1, **s3.variables) | more
+        tmp_path, stub_command("--steps=100000", "--step-seconds=0.02"), **variables(prefix, 1, **s3.variables, **more)
     )
     zombie.wait_for("saved step 10")
     successor = stub(tmp_path, s3, prefix, 2, "--steps=100000", "--step-seconds=0.02")
@@ -116,9 +117,9 @@ def test_zombie_ends_fenced_when_its_successor_has_started(tmp_path: Path, s3: S
 
 def test_s3_down_during_saves(tmp_path: Path, s3: S3Server, prefix: str) -> None:
     """Training goes on over saves that fail, and is complete and whole in the end."""
-    more = {"HOLDFAST_CHECKPOINT_EVERY": "20 steps"}
+    more = {"every": Every(20)}
     pod = Pod(
-        tmp_path, stub_command("--steps=400", "--step-seconds=0.01"), **variables(prefix, 1, **s3.variables) | more
+        tmp_path, stub_command("--steps=400", "--step-seconds=0.01"), **variables(prefix, 1, **s3.variables, **more)
     )
     pod.wait_for("saved step 20")
     s3.kill()
@@ -164,7 +165,7 @@ def test_a_second_sigterm_in_a_long_step(tmp_path: Path, launched: bool) -> None
     """Breaks if the pod waits for the end of the step, begins a save, or makes the next attempt wait."""
     command = stub_command("--hang-at=5", "--step-seconds=0.01")
     command = command if launched else command[command.index("--") + 1 :]
-    env = variables(f"file://{tmp_path}/prefix", HOLDFAST_CHECKPOINT_EVERY="2 steps", HOLDFAST_GRACE_SECONDS="3600")
+    env = variables(f"file://{tmp_path}/prefix", every=Every(2), grace=3600)
     env |= {"HOLDFAST_VERDICT_DIR": str(tmp_path)} if launched else {}
     pod = Pod(tmp_path, command, **env)
     pod.wait_for("step 5 ")
@@ -183,7 +184,7 @@ def test_a_second_sigterm_in_a_long_step(tmp_path: Path, launched: bool) -> None
 def test_a_second_sigterm_while_a_checkpoint_is_on_its_way(tmp_path: Path) -> None:
     """Breaks if the commit does not get its seconds, or if an earlier handover makes the log refuse it."""
     prefix = f"file://{tmp_path}/prefix"
-    env = variables(prefix, HOLDFAST_POD_UID=uuid.uuid4().hex, HOLDFAST_GRACE_SECONDS="3600")
+    env = variables(prefix, HOLDFAST_POD_UID=uuid.uuid4().hex, grace=3600)
     env["HOLDFAST_VERDICT_DIR"] = str(tmp_path)
     pod = Pod(tmp_path, stub_command("--steps=100000", "--step-seconds=0.01"), **env)
     pod.wait_for("step 5 ")
@@ -241,7 +242,7 @@ def test_ranks_leave_at_once_on_a_second_sigterm(tmp_path: Path) -> None:
     """Breaks if torchrun does not pass the second signal on, or if a rank counts the first one as the second."""
     script = tmp_path / "train.py"
     script.write_text(HANGS)
-    env = variables(f"file://{tmp_path}/prefix", HOLDFAST_POD_UID=uuid.uuid4().hex, HOLDFAST_GRACE_SECONDS="3600")
+    env = variables(f"file://{tmp_path}/prefix", HOLDFAST_POD_UID=uuid.uuid4().hex, grace=3600)
     env["HOLDFAST_VERDICT_DIR"] = str(tmp_path)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", str(script)]
     pod = Pod(tmp_path, [sys.executable, str(LAUNCHER), "--", *torchrun], **env)

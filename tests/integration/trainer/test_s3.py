@@ -16,8 +16,8 @@ from tests.support.trainer import stores
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import identity
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.environment import Credentials, Identity
 from holdfast_train.errors import (
     FencedError,

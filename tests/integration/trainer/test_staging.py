@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 from tests.integration.trainer.conftest import S3Server
-from tests.support.staging.datasets import content, variable
+from tests.support.staging.datasets import content, wanted
 from tests.support.trainer.launched import start, verdict_of
 
 from holdfast_train.errors import KeyChangedError
-from holdfast_train.staging.process import stage
-from holdfast_train.staging.request import read_requests
+from holdfast_train.staging.process import open_data, stage
 
 FILES = {"train/0 and 1.bin": bytes(range(256)) * 40_000, "labels.csv": b"x,y\n", "empty": b""}
 
@@ -25,7 +24,7 @@ def prefix(s3: S3Server) -> str:
     return prefix
 
 
-def pod(s3: S3Server, folder: Path, prefix: str, **changes: str) -> dict[str, str]:
+def pod(s3: S3Server, folder: Path, prefix: str, **changes: str) -> dict[str, Any]:
     """The variables of a pod that wants these objects in `data`."""
     keys = folder / "keys"
     keys.mkdir(exist_ok=True)
@@ -33,7 +32,7 @@ def pod(s3: S3Server, folder: Path, prefix: str, **changes: str) -> dict[str, st
     (keys / "AWS_SECRET_ACCESS_KEY").write_text(s3.secret_key)
     uri = f"s3://{changes.pop('bucket', s3.bucket)}/{prefix}"
     entry = {"from": uri, "to": f"{folder}/data", "mount": str(folder), "endpoint": s3.endpoint, "keys": str(keys)}
-    return {"HOLDFAST_DATA": variable({**entry, **changes}), "HOLDFAST_JOB": ""}
+    return {"data": wanted({**entry, **changes}), "HOLDFAST_JOB": ""}
 
 
 def run(folder: Path, variables: dict[str, str]) -> dict[str, Any]:
@@ -46,13 +45,13 @@ def test_the_program_starts_when_all_objects_are_files(s3: S3Server, prefix: str
     variables = pod(s3, tmp_path, prefix)
     assert run(tmp_path, variables)["outcome"] == "completed"
     assert content(tmp_path / "data") == FILES
-    again = stage(read_requests(variables["HOLDFAST_DATA"]), None)
+    again = stage(variables["data"], None)
     assert (again.fetched, again.done) == (0, sum(map(len, FILES.values())))
 
 
 # Breaks if the server's answer to a version that is gone is not understood.
 def test_an_object_that_was_written_again(s3: S3Server, prefix: str, tmp_path: Path) -> None:
-    source = read_requests(pod(s3, tmp_path, prefix)["HOLDFAST_DATA"])[0].open()
+    source = open_data(pod(s3, tmp_path, prefix)["data"][0])
     entry = next(one for one in source.entries("") if one.key == "labels.csv")
     view = memoryview(bytearray(4))
     source.read_into(entry.key, 0, view, version=entry.version)

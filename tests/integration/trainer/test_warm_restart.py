@@ -9,6 +9,8 @@ import pytest
 from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.nodes import Node
 
+from holdfast_protocol.settings import Every
+
 pytestmark = [pytest.mark.training, pytest.mark.timeout(900)]  # each of two attempts starts torch four times
 
 PROGRAM = """
@@ -179,7 +181,7 @@ def test_a_new_node_reads_from_the_others(tmp_path: Path, endpoint: Endpoint) ->
     assert 10 < storage < 14, "the half of the node that is lost, on both"
 
 
-SLOW = {"HOLDFAST_CHECKPOINT_EVERY": "6 steps", "HOLDFAST_CHECKPOINT_UPLOAD_RATE": "1"}  # no later save is committed
+SLOW = {"every": Every(6), "upload_rate": 1}  # no later save is committed
 
 
 @pytest.mark.thorough
@@ -212,7 +214,7 @@ def test_without_peers_a_lost_node_costs_the_steps_since_the_commit(tmp_path: Pa
 @pytest.mark.thorough
 def test_with_peers_a_lost_node_costs_no_step_that_was_copied(tmp_path: Path, endpoint: Endpoint) -> None:
     """Breaks if no other node has what the lost node had copied, or if nobody reads it there."""
-    training = Training(tmp_path, endpoint, "sharded", "sent", **SLOW, HOLDFAST_CHECKPOINT_PEERS="true")
+    training = Training(tmp_path, endpoint, "sharded", "sent", **SLOW, peers=True)
     copied = training.copied
     training.destroy_data()
     training.lose(1)

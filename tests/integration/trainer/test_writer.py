@@ -16,8 +16,8 @@ from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import LAUNCHER, REPOSITORY, environment, identity, variables
 from tests.support.waiting import wait_for
 
+from holdfast_protocol.settings import Every, Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import HoldfastTrainError, WriterLostError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.save.messages import Open
@@ -75,7 +75,7 @@ def newest(storage: FolderStorage) -> tuple[int, bytes]:
 def test_the_checkpoint_of_a_trainer_that_dies_after_its_capture_is_committed(
     storage: FolderStorage, tmp_path: Path, end: str
 ) -> None:
-    trainer = start(storage, tmp_path, f"{end} if step == 5 else None", HOLDFAST_CHECKPOINT_EVERY="5 steps")
+    trainer = start(storage, tmp_path, f"{end} if step == 5 else None", every=Every(5))
     _, err = trainer.communicate(timeout=60)
     assert newest(storage) == (5, bytes([5]) * SIZE), err
     assert trainer.returncode != 0
@@ -84,7 +84,7 @@ def test_the_checkpoint_of_a_trainer_that_dies_after_its_capture_is_committed(
 def test_a_trainer_goes_on_without_its_writer(storage: FolderStorage, tmp_path: Path) -> None:
     shown = tmp_path / "step"
     body = f"time.sleep(0.01); open({str(shown)!r}, 'w').write(str(step))"
-    trainer = start(storage, tmp_path, body, HOLDFAST_CHECKPOINT_EVERY="5 steps")
+    trainer = start(storage, tmp_path, body, every=Every(5))
     wait_for(lambda: storage.keys("manifests/"), 30, "the first commit")
     writer = writer_of(psutil.Process(trainer.pid))
     assert writer is not None
@@ -135,7 +135,7 @@ def test_a_writer_that_has_failed_is_dead_before_its_arena_is_used_again(
     (tmp_path / "sitecustomize.py").write_text(LIMITED)
     monkeypatch.setenv("LIMITED", str(limited))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{REPOSITORY / 'images/trainer'}")
-    where = environment(storage.uri, HOLDFAST_CHECKPOINT_UPLOAD_RATE="1")  # a byte a second
+    where = environment(storage.uri, upload_rate=1)  # a byte a second
     checkpoints = Checkpoints(storage, where.identity, Keep())
     checkpoints.start("Auto")
     state, results = State(), list[Saved | HoldfastTrainError]()

@@ -25,10 +25,10 @@ from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import environment, identity, stub_command, variables
 from tests.support.waiting import wait_for
 
+from holdfast_protocol.settings import Every, Keep
 from holdfast_train.commitlog import orphans
 from holdfast_train.commitlog import records as log
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import AlreadyCompleteError, FencedError, StorageError
 from holdfast_train.storage.base import Storage
 from holdfast_train.storage.folder import FolderStorage
@@ -284,7 +284,7 @@ def test_a_pod_that_is_stopped_and_woken_ends_fenced(
     """Launcher, trainer and writer are stopped at any point. The trainer and its pod report that they were fenced, and
     the commits of the successor stay intact."""
     prefix = f"file://{tmp_path}/prefix" if place == "folder" else f"s3://{s3.bucket}/zombies/{uuid.uuid4().hex}"
-    more = {"HOLDFAST_CHECKPOINT_EVERY": "2 steps", "HOLDFAST_CHECKPOINT_KEEP_LAST": "3"} | s3.variables
+    more = {"every": Every(2), "keep": Keep(3)} | s3.variables
     command = stub_command("--steps=100000", "--step-seconds=0.01")
     old = Pod(tmp_path, command, **variables(prefix, 1, **more))
     wait_for(lambda: old.output.count("saved step ") > KEEP.last, 60, "commits, and one that is swept")

@@ -78,9 +78,9 @@ class Endpoint:
     def variables(self) -> dict[str, str]:
         """The environment that gives a pod the address of this endpoint."""
         return {
-            "HOLDFAST_OPERATOR_URL": f"https://127.0.0.1:{self.port}",
-            "HOLDFAST_TOKEN_FILE": str(self.token),
-            "HOLDFAST_CA_FILE": str(self.ca),
+            "operator_url": f"https://127.0.0.1:{self.port}",
+            "token_file": str(self.token),
+            "ca_file": str(self.ca),
         }
 
     def order(self, kind: str, seconds_left: float = 20.0, reason: str = "a test") -> None:

@@ -1,9 +1,10 @@
 """Data in a folder that stands for a bucket, and pods that copy it."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
+from holdfast_protocol.document import decode
+from holdfast_protocol.settings import Data
 from holdfast_train.staging.copy import Copy, Counts
 from holdfast_train.staging.folder import DataFolder
 from holdfast_train.storage.base import Entry
@@ -56,6 +57,6 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-def variable(*entries: dict[str, str]) -> str:
-    """HOLDFAST_DATA; `mount` is `to` if it is not given."""
-    return json.dumps([{"mount": entry["to"], **entry} for entry in entries])
+def wanted(*entries: dict[str, str]) -> tuple[Data, ...]:
+    """`data` of the settings; `mount` is `to` if it is not given."""
+    return tuple(decode(Data, {"mount": entry["to"], **entry}) for entry in entries)

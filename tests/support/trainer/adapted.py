@@ -9,8 +9,8 @@ from tests.support.trainer.attempts import attempt
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import environment, identity
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import HoldfastTrainError, KeyMissingError
 from holdfast_train.format import manifest
 from holdfast_train.format.names import CheckpointName
@@ -40,7 +40,7 @@ class Training:
         self.where = environment(f"file://{folder}", **variables)
         self.storage = FolderStorage(folder)
         checkpoints = Checkpoints(
-            open_retrying(self.where, self.where.checkpoint_uri or ""), self.where.identity, Keep()
+            open_retrying(self.where, self.where.settings.checkpoint_uri or ""), self.where.identity, Keep()
         )
         checkpoints.start("Auto")
         self.model = Adapted()

@@ -6,8 +6,8 @@ import numpy as np
 from tests.support.trainer import stores
 from tests.support.trainer.stores import MemoryStorage
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.environment import Identity
 from holdfast_train.storage.base import Storage
 

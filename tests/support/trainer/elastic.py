@@ -16,6 +16,8 @@ from tests.support.trainer.exact import start
 from tests.support.trainer.stores import variables
 from torch.utils.data import Dataset
 
+from holdfast_protocol.settings import Every
+
 SAMPLES, BATCH, SAVE_EVERY = 50, 12, 4  # an epoch is no whole number of batches
 
 
@@ -66,7 +68,7 @@ def _train(attempt: Attempt, to: int) -> None:
     from holdfast_train.data.elastic_sampler import ElasticSampler
     from holdfast_train.data.values import Values
 
-    every = {"HOLDFAST_CHECKPOINT_EVERY": f"{SAVE_EVERY} steps"}
+    every = {"every": Every(SAVE_EVERY)}
     os.environ.update(variables(f"file://{attempt.folder}/prefix", attempt.number, **every))
     torch.manual_seed(1)
     if attempt.ranks > 1:

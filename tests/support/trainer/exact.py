@@ -20,6 +20,8 @@ from typing import Any
 from tests.support.free_ports import free_port
 from tests.support.trainer.stores import variables
 
+from holdfast_protocol.settings import Every
+
 PATIENCE = 120  # seconds until a run is taken for hung
 SAVE_EVERY = 10
 TINY = ("--dim=16", "--layers=2", "--heads=2", "--context=8", "--warmup=5", "--show-every=1000")
@@ -140,7 +142,7 @@ def _train(setup: Setup, options: list[str], kill_after: int | None, trial: Tria
     output = os.open(trial.file(rank, "txt"), os.O_WRONLY | os.O_CREAT)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    more = {"HOLDFAST_CHECKPOINT_EVERY": f"{SAVE_EVERY} steps", "HOLDFAST_CACHE": str(trial.folder)}
+    more = {"every": Every(SAVE_EVERY), "HOLDFAST_CACHE": str(trial.folder)}
     storage = f"file://{trial.folder}/prefix" if trial.saving else None
     os.environ.update(variables(storage, trial.attempt, **more))
     if setup.processes == 1 and not setup.sharded:

@@ -12,8 +12,8 @@ from tests.support.trainer import stores
 from tests.support.trainer.stores import identity
 from torch import nn
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.exchange.command import main
 from holdfast_train.storage.folder import FolderStorage
 

@@ -4,13 +4,14 @@ import json
 import os
 import sys
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from tests.support.trainer.pod_settings import pod_variables
 from tests.support.trainer.stores import LAUNCHER
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.environment import Identity
 from holdfast_train.folder.commit import FolderCommits
 from holdfast_train.folder.layouts import Unit, find
@@ -93,22 +94,21 @@ def content(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
 
 
-def pod(root: Path, uri: str, attempt: int, log: Path, **more: str) -> dict[str, str]:
+def pod(root: Path, uri: str, attempt: int, log: Path, **more: Any) -> dict[str, str]:
     """The environment of a pod with checkpoint.folder."""
-    kept: Mapping[str, str] = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
-    return {
-        **kept,
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
+    own = {
         "HOLDFAST_NAMESPACE": "team",
         "HOLDFAST_JOB": "job",
         "HOLDFAST_JOB_UID": "uid",
         "HOLDFAST_ATTEMPT": str(attempt),
         "HOLDFAST_POD_UID": f"pod-{attempt}",
-        "HOLDFAST_CHECKPOINT_URI": uri,
-        "HOLDFAST_CHECKPOINT_FOLDER": str(root),
-        "HOLDFAST_GRACE_SECONDS": "20",
+        "checkpoint_uri": uri,
+        "folder": str(root),
+        "grace": 20,
         "HOLDFAST_TERMINATION_LOG": str(log),
-        **more,
     }
+    return pod_variables(kept, **(own | more))
 
 
 def command(root: Path, *, saves_on_signal: bool, last: int = 1000) -> list[str]:

@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+from tests.support.trainer.pod_settings import pod_variables
 from tests.support.trainer.stores import LAUNCHER
 from tests.support.waiting import wait_for
 
@@ -30,10 +32,10 @@ while True: signal.pause()
 """
 
 
-def start(log: Path, *command: str, **variables: str) -> subprocess.Popen[str]:
+def start(log: Path, *command: str, **variables: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, str(LAUNCHER), "--", *command],
-        env={**os.environ, "HOLDFAST_TERMINATION_LOG": str(log), **variables},
+        env=pod_variables(os.environ, HOLDFAST_TERMINATION_LOG=str(log), **variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -56,7 +58,7 @@ def signal_again(process: subprocess.Popen[str], folder: Path) -> None:
     process.wait(30)
 
 
-def start_behind(log: Path, script: str, **variables: str) -> subprocess.Popen[str]:
+def start_behind(log: Path, script: str, **variables: Any) -> subprocess.Popen[str]:
     """Start the launcher as a reaper of orphans, as PID 1 is one. A line on its stdin ends a program's save."""
     become = (
         "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); os.execv(sys.executable, "
@@ -64,7 +66,7 @@ def start_behind(log: Path, script: str, **variables: str) -> subprocess.Popen[s
     )
     return subprocess.Popen(
         [sys.executable, "-c", become, script],
-        env={**os.environ, "HOLDFAST_TERMINATION_LOG": str(log), "HOLDFAST_GRACE_SECONDS": "3600", **variables},
+        env=pod_variables(os.environ, **{"HOLDFAST_TERMINATION_LOG": str(log), "grace": 3600, **variables}),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

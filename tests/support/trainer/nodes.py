@@ -29,7 +29,7 @@ class Node(Pod):
         *,
         nodes: int = 2,
         uri: str | None = None,
-        **more: str,
+        **more: Any,
     ) -> None:
         self.uid = uuid.uuid4().hex
         self._members = endpoint.members

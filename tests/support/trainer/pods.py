@@ -8,13 +8,14 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from tests.support.trainer.pod_settings import pod_variables
 from tests.support.waiting import wait_for
 
 
 class Pod:
     """One training pod: its process, its output, its verdict."""
 
-    def __init__(self, folder: Path, command: list[str], **env: str) -> None:
+    def __init__(self, folder: Path, command: list[str], **env: Any) -> None:
         self.folder = folder / uuid.uuid4().hex
         self.folder.mkdir()
         self._log = self.folder / "termination-log"
@@ -23,7 +24,7 @@ class Pod:
         with self._output.open("wb") as out:
             self.process = subprocess.Popen(
                 command,
-                env=inherited | {"OMP_NUM_THREADS": "1", "HOLDFAST_TERMINATION_LOG": str(self._log)} | env,
+                env=pod_variables(inherited, OMP_NUM_THREADS="1", HOLDFAST_TERMINATION_LOG=str(self._log), **env),
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )

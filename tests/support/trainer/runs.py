@@ -13,9 +13,9 @@ import pytest
 import torch
 from tests.support.trainer.stores import environment
 
+from holdfast_protocol.settings import Keep
 from holdfast_train import Run
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.environment import Environment
 from holdfast_train.errors import HoldfastTrainError, StorageError, StorageUnreachableError
 from holdfast_train.examples.stub import Counter
@@ -79,7 +79,7 @@ class Training:
 
     def __init__(self, folder: Path, **variables: str) -> None:
         where = environment(f"file://{folder}/prefix", **variables)
-        storage = open_retrying(where, where.checkpoint_uri or "")
+        storage = open_retrying(where, where.settings.checkpoint_uri or "")
         checkpoints = Checkpoints(storage, where.identity, Keep())
         checkpoints.start("Auto")
         self.model = torch.nn.Linear(100, 1000)

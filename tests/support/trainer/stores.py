@@ -11,6 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.support.trainer.pod_settings import pod_variables
+
+from holdfast_protocol.settings import Every
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.environment import Environment, Identity
 from holdfast_train.errors import CheckpointCorruptError, KeyMissingError, StorageUnreachableError
@@ -45,23 +48,20 @@ def identity(attempt: int = 1, *, uid: str = "uid-1", pod: str | None = None, jo
     return Identity("ns", job, uid, attempt, pod or f"pod-{uid}-{attempt}")
 
 
-def variables(uri: str | None, attempt: int = 1, /, **more: str) -> dict[str, str]:
-    """The environment variables of a pod."""
+def variables(uri: str | None, attempt: int = 1, /, **more: Any) -> dict[str, str]:
+    """The environment variables of a pod. `more`: see pod_variables."""
     found = {
         "HOLDFAST_NAMESPACE": "ns",
         "HOLDFAST_JOB": "job",
         "HOLDFAST_JOB_UID": "uid-1",
         "HOLDFAST_ATTEMPT": str(attempt),
         "HOLDFAST_POD_UID": f"pod-{attempt}",
-        "HOLDFAST_CHECKPOINT_EVERY": "1000000 steps",
-        "HOLDFAST_GRACE_SECONDS": "20",
     }
-    if uri is not None:
-        found["HOLDFAST_CHECKPOINT_URI"] = uri
-    return found | more
+    own = {"every": Every(1_000_000), "grace": 20, "checkpoint_uri": uri}
+    return pod_variables(found, **(own | more))
 
 
-def environment(uri: str | None, attempt: int = 1, /, **more: str) -> Environment:
+def environment(uri: str | None, attempt: int = 1, /, **more: Any) -> Environment:
     """The same, read."""
     found = Environment.read(variables(uri, attempt, **more))
     assert found is not None

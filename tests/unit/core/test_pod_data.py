@@ -1,10 +1,10 @@
 """What a pod gets for trainer.data: volumes, mounts, and what its launcher is told."""
 
-import json
-
 from tests.support.decisions.snapshots import CONFIG, attempt, job
+from tests.support.trainer.pod_settings import settings_of
 
 from holdfast.core.pod_manifest import build_pod, program
+from holdfast_protocol.document import encode
 
 IMAGES = {"from": "s3://datasets/images", "to": "/images"}
 STORE = {"bucket": "runs", "prefix": "vision/vit", "endpoint": "http://s3.example", "credentialsSecret": "keys"}
@@ -19,8 +19,7 @@ def build(*data, volumes=(), storage=None):
 
 def told(pod, container="containers"):
     """What the launcher is told, None if it is told nothing."""
-    found = [one["value"] for one in pod[container][0]["env"] if one["name"] == "HOLDFAST_DATA"]
-    return json.loads(found[0]) if found else None
+    return [encode(one) for one in settings_of(pod[container][0]).data] or None
 
 
 def mounts(pod):

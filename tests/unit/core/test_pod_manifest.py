@@ -4,12 +4,12 @@ import json
 
 import pytest
 from tests.support.decisions.snapshots import CONFIG, TIERS, attempt, job, tier
+from tests.support.trainer.pod_settings import settings_of
 
 from holdfast.api.errors import SpecError
 from holdfast.api.profile import ProfileTier
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.pod_manifest import build_pod, pod_name
-from holdfast_train.environment import Environment, Every
 
 TRAINER = {"image": "registry.example/train:1", "command": ["torchrun", "train.py"], "args": ["--fast"]}
 
@@ -74,30 +74,10 @@ def test_its_environment():
         "HOLDFAST_NAMESPACE": "vision", "HOLDFAST_JOB": "vit", "HOLDFAST_JOB_UID": "u-job", "HOLDFAST_ATTEMPT": "3",
         "HOLDFAST_RANK": "0", "HOLDFAST_NODES": "1", "HOLDFAST_TIER": "spot", "HOLDFAST_ACCELERATORS": "1",
         "HOLDFAST_POD_NAME": "vit-3-0", "HOLDFAST_POD_UID": {"fieldRef": {"fieldPath": "metadata.uid"}},
-        "HOLDFAST_CHECKPOINT_URI": "s3://runs/vision/vit", "HOLDFAST_CHECKPOINT_REGION": "us-east-1",
-        "HOLDFAST_CHECKPOINT_EVERY": "10m", "HOLDFAST_CHECKPOINT_KEEP_LAST": "3", "HOLDFAST_CHECKPOINT_RESUME": "Auto",
-        "HOLDFAST_SECONDS_BETWEEN_LOSSES": "7200",
-        "HOLDFAST_GRACE_SECONDS": "100", "HOLDFAST_GOAL_STEPS": "900",
-        "HOLDFAST_OPERATOR_URL": "https://holdfast.test:8443", "HOLDFAST_TOKEN_FILE": "/holdfast/token/token",
-        "HOLDFAST_CA_FILE": "/holdfast/ca/ca.crt", "HOLDFAST_TERMINATION_LOG": "/dev/termination-log",
+        "HOLDFAST_GOAL_STEPS": "900", "HOLDFAST_TERMINATION_LOG": "/dev/termination-log",
         "PET_NNODES": "1", "PET_NPROC_PER_NODE": "1", "PET_NODE_RANK": "0", "PET_STANDALONE": "1",
+        "HOLDFAST_SETTINGS": found["HOLDFAST_SETTINGS"],
     } == found  # fmt: skip
-
-
-def test_the_trainer_reads_what_is_written_there():
-    keep = {"last": 2, "every": "24h", "best": {"count": 3, "metric": "eval/accuracy", "mode": "Max"}}
-    storage = {"s3": {"bucket": "runs", "prefix": "p"}}
-    wanted = {"storage": storage, "every": "auto", "maxLostWork": "1d1h", "keep": keep}
-    wanted |= {"uploadRate": "0.3G", "peers": True, "resume": {"from": "file:///a", "only": ["m"]}}
-    found = env(trainer(build(checkpoint=wanted, trainer={**TRAINER, "nodes": 2})))
-    assert found["HOLDFAST_CHECKPOINT_EVERY"] == "auto"
-    assert found["HOLDFAST_CHECKPOINT_UPLOAD_RATE"] == "300000000"
-    assert found["HOLDFAST_CHECKPOINT_MAX_LOSS"] == "1d1h"
-    read = Environment.read({name: value for name, value in found.items() if isinstance(value, str)})
-    assert read.every == Every(auto=True, between_interruptions=7200.0, max_lost_work=90000.0)
-    assert (read.upload_rate, read.peers, read.resume_only) == (3e8, True, ("m",))
-    assert (read.keep_last, read.keep_every, read.keep_best) == (2, 86400.0, 3)
-    assert (read.keep_metric, read.keep_mode) == ("eval/accuracy", "Max")
 
 
 def test_all_values_of_the_environment_are_text():
@@ -106,13 +86,7 @@ def test_all_values_of_the_environment_are_text():
         assert isinstance(var.get("value", ""), str), var
 
 
-def test_without_an_operator_url_nothing_is_reported():
-    found = env(trainer(build(config=OperatorConfig(progress_url=None))))
-    assert "HOLDFAST_OPERATOR_URL" not in found
-    assert "HOLDFAST_GOAL_STEPS" not in found
-
-
-def test_the_init_container_has_only_its_identity_and_the_storage():
+def test_the_init_container_has_only_its_identity_and_the_settings():
     pod = build()
     (init,) = pod["spec"]["initContainers"]
     assert init["image"] == CONFIG.init_image
@@ -120,7 +94,7 @@ def test_the_init_container_has_only_its_identity_and_the_storage():
     theirs = env(trainer(pod))
     shared = (
         "HOLDFAST_NAMESPACE", "HOLDFAST_JOB", "HOLDFAST_JOB_UID", "HOLDFAST_ATTEMPT", "HOLDFAST_POD_UID",
-        "HOLDFAST_TERMINATION_LOG", "HOLDFAST_CHECKPOINT_URI", "HOLDFAST_CHECKPOINT_REGION",
+        "HOLDFAST_TERMINATION_LOG", "HOLDFAST_SETTINGS",
     )  # fmt: skip
     assert env(init) == {**{name: theirs[name] for name in shared}, "HOLDFAST_LAUNCHER_DIR": "/holdfast/bin"}
 
@@ -128,7 +102,6 @@ def test_the_init_container_has_only_its_identity_and_the_storage():
 def test_credentials_come_from_a_secret_and_are_never_written_out():
     storage = {"s3": {"bucket": "runs", "prefix": "p", "endpoint": "https://s3.test", "credentialsSecret": "keys"}}
     found = env(trainer(build(checkpoint={"storage": storage})))
-    assert found["HOLDFAST_CHECKPOINT_ENDPOINT"] == "https://s3.test"
     for suffix, optional in (("ACCESS_KEY_ID", False), ("SECRET_ACCESS_KEY", False), ("SESSION_TOKEN", True)):
         ref = {"name": "keys", "key": f"AWS_{suffix}", "optional": optional}
         assert found[f"HOLDFAST_CHECKPOINT_{suffix}"] == {"secretKeyRef": ref}
@@ -146,9 +119,9 @@ def test_keys_that_change_reach_the_pod_as_files_that_every_user_of_it_can_read(
     for container in (trainer(pod), init(pod)):
         (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "holdfast-keys"]
         assert mount == {"name": "holdfast-keys", "mountPath": "/holdfast/keys", "readOnly": True}  # no subPath
-        assert env(container)["HOLDFAST_CHECKPOINT_KEYS_DIR"] == "/holdfast/keys"
+        assert settings_of(container).keys_folder == "/holdfast/keys"
     assert "holdfast-keys" not in volumes(build())
-    assert "HOLDFAST_CHECKPOINT_KEYS_DIR" not in env(trainer(build()))
+    assert settings_of(trainer(build())).keys_folder is None
 
 
 @pytest.mark.parametrize(
@@ -161,7 +134,6 @@ def test_no_volume_of_a_job_takes_the_place_of_the_keys(taken):
 
 def test_a_volume_claim_is_mounted_for_trainer_and_init():
     pod = build(checkpoint={"storage": {"volumeClaim": {"name": "disk", "path": "runs/vit"}}})
-    assert env(trainer(pod))["HOLDFAST_CHECKPOINT_URI"] == "file:///holdfast/checkpoints/runs/vit"
     mount = {"name": "holdfast-checkpoints", "mountPath": "/holdfast/checkpoints"}
     assert mount in trainer(pod)["volumeMounts"]
     assert mount in pod["spec"]["initContainers"][0]["volumeMounts"]
@@ -278,7 +250,7 @@ def test_a_large_volume_is_not_walked_through_at_every_start():
     assert build(checkpoint=CLAIM)["spec"]["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
 
 
-@pytest.mark.parametrize("name", ["HOLDFAST_JOB_UID", "HOLDFAST_ATTEMPT", "HOLDFAST_CHECKPOINT_URI"])
+@pytest.mark.parametrize("name", ["HOLDFAST_JOB_UID", "HOLDFAST_ATTEMPT", "HOLDFAST_SETTINGS"])
 def test_our_variables_cannot_be_set(name):
     with pytest.raises(SpecError, match="HOLDFAST_"):
         build(trainer={**TRAINER, "env": [{"name": name, "value": "stolen"}]})
@@ -375,13 +347,6 @@ def test_the_digest_changes_with_the_program_and_the_storage_and_with_nothing_el
     other_storage = {"storage": {"s3": {"bucket": "runs", "prefix": "other"}}}
     assert digest() == digest(goal={"steps": 7}, activeDeadline="1h")
     assert len({digest(), digest(trainer=TRAINER), digest(checkpoint=other_storage)}) == 3
-
-
-def test_a_job_may_have_no_process_that_waits():
-    for nodes, warm_start, told in ((4, None, None), (4, True, None), (4, False, "false"), (1, False, None)):
-        own = {**TRAINER, "nodes": nodes} | ({} if warm_start is None else {"warmStart": warm_start})
-        made = build_pod(job(trainer=own), attempt(3, tier=tier(), nodes=nodes), CONFIG, 7200.4)
-        assert env(trainer(made)).get("HOLDFAST_WARM_START") == told
 
 
 def test_a_pod_of_several_nodes_leaves_the_meeting_to_its_launcher():

@@ -12,6 +12,7 @@ from holdfast.api.data import Data
 from holdfast.api.saving.resumption import WarmStart
 from holdfast.api.trainer import Tracking
 from holdfast.core.pod_manifest import build_pod
+from holdfast_protocol import variables
 
 FULL = {
     "storage": {"s3": {"bucket": "runs", "prefix": "p", "endpoint": "http://s3:9000", "credentialsSecret": "s3"}},
@@ -21,7 +22,7 @@ FULL = {
 }
 # Set by the launcher for the ranks, not by the operator.
 BY_LAUNCHER = {
-    *("HOLDFAST_IN_PLACE", "HOLDFAST_KEEPER", "HOLDFAST_NEWEST_CHECKPOINT", "HOLDFAST_VERDICT_DIR"),
+    *(one.name for one in variables.TABLE if one.by == variables.LAUNCHER),
     *("PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_RDZV_BACKEND"),
 }
 

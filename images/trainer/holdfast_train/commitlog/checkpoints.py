@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog import orphans, records, retention
 from holdfast_train.commitlog.log import CommitLog, now
 from holdfast_train.commitlog.quarantine import BROKEN, Quarantine
@@ -72,7 +73,7 @@ class Checkpoints:
     """Checkpoints of one job in one storage. `say` gets lines for people."""
 
     def __init__(
-        self, storage: Storage, identity: Identity, keep: records.Keep, say: Callable[[str], None] = lambda _: None
+        self, storage: Storage, identity: Identity, keep: Keep, say: Callable[[str], None] = lambda _: None
     ) -> None:
         self._storage = storage
         self.identity = identity

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog import records, retention, rules
 from holdfast_train.environment import Identity
 from holdfast_train.errors import (
@@ -121,7 +122,7 @@ class CommitLog:
         self._append(next_record)
 
     def commit(
-        self, commit: records.Commit, keep: records.Keep, fresh: CheckpointName | None = None
+        self, commit: records.Commit, keep: Keep, fresh: CheckpointName | None = None
     ) -> tuple[records.Record, tuple[records.Commit, ...]]:
         """Append a commit that also retires commits by `keep`. Return its record and the commits that it retires.
 

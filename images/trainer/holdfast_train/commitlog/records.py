@@ -25,7 +25,6 @@ __all__ = [
     "IMPORTED_NAMESPACE",
     "Commit",
     "Fence",
-    "Keep",
     "Kind",
     "LogState",
     "Owner",
@@ -124,20 +123,6 @@ class Commit:
     def own_size(self) -> int:
         """Bytes of data under its own name."""
         return self.size - sum(use.size for use in self.uses)
-
-
-@dataclass(frozen=True)
-class Keep:
-    """Retention: the newest `last` checkpoints, one of every `every` seconds, and the `best` ones by `metric`.
-
-    `mode`: the best have the lowest (Min) or the highest (Max) values.
-    """
-
-    last: int = 3
-    every: float | None = None
-    best: int = 0
-    metric: str | None = None
-    mode: Literal["Min", "Max"] = "Min"
 
 
 @dataclass(frozen=True)

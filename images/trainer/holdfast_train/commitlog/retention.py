@@ -5,10 +5,10 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 
-from holdfast_train.commitlog.records import Commit, Keep
-from holdfast_train.environment import Environment
+from holdfast_protocol.settings import Keep
+from holdfast_train.commitlog.records import Commit
 
-__all__ = ["best_of", "keep_of", "retire", "with_metric"]
+__all__ = ["best_of", "retire", "with_metric"]
 
 
 def retire(commits: Iterable[Commit], keep: Keep, left: Iterable[Commit] = ()) -> tuple[int, ...]:
@@ -56,14 +56,3 @@ def with_metric(commit: Commit, metrics: Mapping[str, str], keep: Keep) -> Commi
     if not keep.best or keep.metric is None or _decimal(metrics.get(keep.metric)) is None:
         return commit
     return replace(commit, metric_name=keep.metric, metric=metrics[keep.metric])
-
-
-def keep_of(environment: Environment) -> Keep:
-    """The retention that the job asks for."""
-    return Keep(
-        environment.keep_last,
-        environment.keep_every,
-        environment.keep_best,
-        environment.keep_metric,
-        environment.keep_mode,
-    )

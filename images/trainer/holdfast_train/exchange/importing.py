@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.log import now
-from holdfast_train.commitlog.records import IMPORTED_NAMESPACE, Keep
+from holdfast_train.commitlog.records import IMPORTED_NAMESPACE
 from holdfast_train.environment import Identity
 from holdfast_train.errors import StateError
 from holdfast_train.exchange import safetensors_files, torch_files

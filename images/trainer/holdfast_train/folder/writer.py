@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import IO, Any, Final
 
+from holdfast_protocol import variables
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.quarantine import BROKEN
 from holdfast_train.environment import Environment
@@ -58,14 +59,16 @@ class FolderWriter:
     """The writer of one pod. `out` and `inbox`: the lines to the launcher, and its commands."""
 
     def __init__(self, environment: Environment, root: Path, pattern: str | None, out: IO[str]) -> None:
-        if environment.checkpoint_uri is None:
-            raise EnvironmentVariableError("HOLDFAST_CHECKPOINT_URI is not set; checkpoint.folder needs a storage")
+        if environment.settings.checkpoint_uri is None:
+            raise EnvironmentVariableError(
+                f"{variables.SETTINGS} has no checkpointUri; checkpoint.folder needs a storage"
+            )
         self._environment = environment
         self._root = root
         self._out = out
         self.inbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self.deadline = math.inf
-        self._storage = open_retrying(environment, environment.checkpoint_uri)
+        self._storage = open_retrying(environment, environment.settings.checkpoint_uri)
         self._rate = RateLimit(environment.upload_rate, BURST_BYTES)
         self._watch = Watch(root, pattern)
         self._progress = Progress()
@@ -141,9 +144,9 @@ class FolderWriter:
             return None
 
     def _start(self) -> Checkpoints:
-        if self._environment.resume_only:
+        if only := self._environment.settings.resume_only:
             raise EnvironmentVariableError(
-                f"checkpoint.resume.only is {', '.join(self._environment.resume_only)}, with checkpoint.folder, whose "
+                f"checkpoint.resume.only is {', '.join(only)}, with checkpoint.folder, whose "
                 f"files have no objects of a Run; set checkpoint.resume to the address alone"
             )
         checkpoints = self._checkpoints = start(self._environment, self._storage)
@@ -152,7 +155,7 @@ class FolderWriter:
         return checkpoints
 
     def _report(self) -> None:
-        if self._environment.operator_url is not None:
+        if self._environment.settings.operator_url is not None:
             self._reporter = Reporter(self._environment, self._progress, self._on_order)
             self._reporter.start()
 
@@ -367,11 +370,10 @@ def main() -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     environment = Environment.read()
-    folder = os.environ.get("HOLDFAST_CHECKPOINT_FOLDER")
-    if environment is None or not folder:
-        say("HOLDFAST_JOB and HOLDFAST_CHECKPOINT_FOLDER must be set; the launcher of a pod starts this process")
+    if environment is None or environment.settings.folder is None:
+        say(f"{variables.JOB}, and folder in {variables.SETTINGS}, must be set: the launcher starts this process")
         return 78
-    writer = FolderWriter(environment, Path(folder), os.environ.get("HOLDFAST_CHECKPOINT_PATTERN") or None, out)
+    writer = FolderWriter(environment, Path(environment.settings.folder), environment.settings.folder_pattern, out)
     threading.Thread(target=_listen, args=(writer,), name="holdfast-launcher", daemon=True).start()
     beside_program = sys.argv[1:] == ["again"]
     try:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from holdfast_protocol import variables
 from holdfast_train.package.errors import PackageError
 
 __all__ = ["COMMAND", "FIXED_SOURCES", "SOURCES", "Conversion", "conversions", "environment", "filled", "run_command"]
@@ -30,7 +31,7 @@ MOST_OUTPUT: Final = 64 << 10
 LOOK_SECONDS: Final = 0.2
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _PLACE: Final = re.compile(r"\{([a-z0-9-]+)\}")
-_PRIVATE: Final = ("HOLDFAST_", "PYTHON", "VIRTUAL_ENV", "AWS_")
+_PRIVATE: Final = (variables.PREFIX, "PYTHON", "VIRTUAL_ENV", "AWS_")
 """Beginnings of variables that commands do not get: keys of the storage, and those of this program's Python."""
 
 

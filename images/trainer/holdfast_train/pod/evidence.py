@@ -69,13 +69,13 @@ def attempts(storage: Storage) -> list[int]:
 def main() -> int:
     """Store the document that comes on the standard input, and print its address. 1 if that fails."""
     environment = Environment.read()
-    if environment is None or environment.checkpoint_uri is None:
+    if environment is None or environment.settings.checkpoint_uri is None:
         return 1
     own = environment.identity
     document = {**json.load(sys.stdin), "namespace": own.namespace, "job": own.job, "jobUID": own.job_uid}
     document |= {"attempt": own.attempt, "podUID": own.pod_uid, "at": datetime.now(UTC).isoformat(timespec="seconds")}
     try:
-        storage = open_retrying(environment, environment.checkpoint_uri)
+        storage = open_retrying(environment, environment.settings.checkpoint_uri)
         with storage.within(PATIENCE):
             sys.stdout.write(join_uri(storage.uri, keep(storage, document)) + "\n")
     except HoldfastTrainError as error:

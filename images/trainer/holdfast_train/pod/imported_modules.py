@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from holdfast_protocol import variables
 from holdfast_train.environment import Environment
 from holdfast_train.pod.launcher.warm.program_needs import environment_of
 from holdfast_train.pod.launcher.warm.told import FILE
@@ -38,7 +39,7 @@ def tell_modules(environment: Environment) -> None:
             "changed": [
                 os.fsdecode(name)
                 for name in sorted(before.keys() | after.keys())
-                if before.get(name) != after.get(name) and not name.startswith(b"HOLDFAST_")
+                if before.get(name) != after.get(name) and not name.startswith(variables.PREFIX.encode())
             ],
             "moved": _cores("self") != _cores(str(os.getppid())),
         }

@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from holdfast_protocol import variables
 from holdfast_train.commitlog import rules
 from holdfast_train.commitlog.log import CommitLog
-from holdfast_train.environment import Environment, Identity
+from holdfast_train.environment import Environment, Identity, read_settings
 from holdfast_train.errors import (
     CheckpointVersionError,
     EnvironmentVariableError,
@@ -45,7 +46,7 @@ def copy_launcher(folder: str | Path) -> Path:
         temporary.replace(target)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise EnvironmentVariableError(f"HOLDFAST_LAUNCHER_DIR: cannot write {target}: {error.strerror}") from error
+        raise EnvironmentVariableError(f"{variables.LAUNCHER_DIR}: cannot write {target}: {error.strerror}") from error
     return target
 
 
@@ -93,20 +94,21 @@ def _one_winner(storage: Storage, key: str) -> None:
 
 def run(patience: float) -> None:
     """Copy the launcher and probe the storage that the environment names. HoldfastTrainError says what is wrong."""
-    folder = os.environ.get("HOLDFAST_LAUNCHER_DIR")
+    folder = os.environ.get(variables.LAUNCHER_DIR)
     if folder:
         say(f"copied the launcher to {copy_launcher(folder)}")
-        if os.environ.get("HOLDFAST_CHECKPOINT_FOLDER") or os.environ.get("HOLDFAST_DATA"):
+        settings = read_settings(os.environ)
+        if settings.folder or settings.data:
             say(f"copied the library to {copy_library(folder)}")
     environment = Environment.read()
     if environment is None:
         raise EnvironmentVariableError(
-            "HOLDFAST_JOB is not set; holdfast-init runs in the init container of a job's pod"
+            f"{variables.JOB} is not set; holdfast-init runs in the init container of a job's pod"
         )
-    if environment.checkpoint_uri is None:
+    if environment.settings.checkpoint_uri is None:
         say("no checkpoint storage is set: nothing to probe")
         return
-    storage = open_retrying(environment, environment.checkpoint_uri)
+    storage = open_retrying(environment, environment.settings.checkpoint_uri)
     with storage.within(patience):
         probe(storage, environment.identity)
     say(f"the checkpoint storage {storage.uri} works: one winner of {WRITERS} in {ROUNDS} rounds")
@@ -119,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--patience", type=float, default=PATIENCE_SECONDS, help="seconds to retry a storage that does not answer"
     )
     arguments = parser.parse_args(argv)
-    verdict_file = os.environ.get("HOLDFAST_TERMINATION_LOG")
+    verdict_file = os.environ.get(variables.TERMINATION_LOG)
     try:
         run(arguments.patience)
     except HoldfastTrainError as error:

@@ -6,6 +6,7 @@ import uuid
 from pathlib import Path
 from typing import Final
 
+from holdfast_protocol import variables
 from holdfast_train.errors import EnvironmentVariableError
 from holdfast_train.pod.launcher.verdict_files import LIBRARY
 
@@ -40,7 +41,7 @@ def copy_library(folder: str | Path) -> Path:
         temporary.rename(target)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise EnvironmentVariableError(f"HOLDFAST_LAUNCHER_DIR: cannot write {target}: {error.strerror}") from error
+        raise EnvironmentVariableError(f"{variables.LAUNCHER_DIR}: cannot write {target}: {error.strerror}") from error
     return target
 
 

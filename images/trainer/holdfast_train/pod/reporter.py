@@ -128,9 +128,7 @@ class Reporter:
         return arrived
 
     def _connection(self, timeout: float) -> Connection:
-        env = self._environment
-        names = (env.identity.namespace, env.identity.job)
-        found = Connection(Target(env.operator_url or "", *names, env.token_file, env.ca_file), timeout)
+        found = Connection(Target.of(self._environment.settings, *self._environment.identity.name), timeout)
         self._connections.append(found)
         return found
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from holdfast_train.commitlog.checkpoints import Checkpoints, Found
 from holdfast_train.commitlog.log import CommitLog
-from holdfast_train.commitlog.retention import keep_of
 from holdfast_train.environment import Environment
 from holdfast_train.errors import EnvironmentVariableError, NoCheckpointError, StorageError
 from holdfast_train.format.names import resolve
@@ -21,19 +20,20 @@ __all__ = ["Candidates", "completed", "start"]
 
 def start(environment: Environment, storage: RetryingStorage) -> Checkpoints:
     """Own the prefix and raise the fence: after this no older attempt can commit. Errors: see `rules`."""
-    if environment.resume not in ("Auto", "Never") and "://" not in environment.resume:
+    resume = environment.settings.resume
+    if resume not in ("Auto", "Never") and "://" not in resume:
         raise EnvironmentVariableError(
-            f"HOLDFAST_CHECKPOINT_RESUME is {environment.resume!r}; allowed: Auto, Never, or a checkpoint's address"
+            f"checkpoint.resume is {resume!r}; allowed: Auto, Never, or a checkpoint's address"
         )
-    if environment.resume.rstrip("/") == storage.uri.rstrip("/"):
+    if resume.rstrip("/") == storage.uri.rstrip("/"):
         # A takeover with an address sets all earlier checkpoints of the prefix aside: none would be left to resume.
         raise EnvironmentVariableError(
-            f"checkpoint.resume is {environment.resume}, the prefix of this job itself; set it to Auto to resume the "
+            f"checkpoint.resume is {resume}, the prefix of this job itself; set it to Auto to resume the "
             f"newest checkpoint there, or to the address of one checkpoint or of another prefix"
         )
-    checkpoints = Checkpoints(storage, environment.identity, keep_of(environment), say)
+    checkpoints = Checkpoints(storage, environment.identity, environment.settings.keep, say)
     with storage.within(PATIENCE_SECONDS):
-        checkpoints.start(environment.resume)
+        checkpoints.start(resume)
     return checkpoints
 
 
@@ -81,11 +81,11 @@ class Candidates:
         with self._storage.within(PATIENCE_SECONDS):
             found = self._source.newest()
         if found is not None and not self._own:
-            return replace(found, only=self._environment.resume_only)
+            return replace(found, only=self._environment.settings.resume_only)
         # The address counts only until the job has a checkpoint of its own.
-        if found is not None or not self._own or "://" not in self._environment.resume:
+        if found is not None or not self._own or "://" not in self._environment.settings.resume:
             return found
-        prefix, name = resolve(self._environment.resume)
+        prefix, name = resolve(self._environment.settings.resume)
         self._own = False
         self._storage = open_retrying(self._environment, prefix)
         try:

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints, Found, find
 from holdfast_train.commitlog.quarantine import BROKEN
-from holdfast_train.commitlog.records import Keep
-from holdfast_train.environment import Credentials, Identity
+from holdfast_train.environment import Credentials, Identity, read_settings
 from holdfast_train.errors import KeyMissingError, NoCheckpointError, StorageError
 from holdfast_train.format.names import CheckpointName, resolve
 from holdfast_train.say import say
@@ -162,10 +162,11 @@ def open_address(
     AWS_REGION, AWS_DEFAULT_REGION and boto3's chain of credentials.
     """
     prefix, name = resolve(address(text))
+    own = read_settings(os.environ)
     storage = open_storage(
         prefix,
-        endpoint=endpoint or _first("HOLDFAST_CHECKPOINT_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
-        region=region or _first("HOLDFAST_CHECKPOINT_REGION", "AWS_REGION", "AWS_DEFAULT_REGION"),
+        endpoint=endpoint or own.checkpoint_endpoint or _first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+        region=region or own.checkpoint_region or _first("AWS_REGION", "AWS_DEFAULT_REGION"),
         credentials=credentials or Credentials.read(os.environ),
     )
     return RetryingStorage(storage), name

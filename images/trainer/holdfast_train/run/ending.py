@@ -125,7 +125,7 @@ class Ending:
         reasons = [reason for reason, _ in told if reason] or ["another rank has to leave"]
         reason, seconds = self._ranks.share((reasons[0], min((left for _, left in told), default=0.0)))
         if seconds < self._notice.seconds_left() or not self._notice.is_given:
-            grace = math.inf if self._environment is None else self._environment.grace
+            grace = math.inf if self._environment is None else self._environment.settings.grace
             self._notice.give(seconds if math.isfinite(seconds) else grace, reason)
         found: str = reason
         return found

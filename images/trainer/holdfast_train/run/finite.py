@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from holdfast_protocol.settings import Spike
 from holdfast_train.commitlog.checkpoints import Clean
-from holdfast_train.environment import Spike
 from holdfast_train.run.spike import SpikeRule
 
 __all__ = ["Fault", "FiniteGuard"]

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar, cast
 
+from holdfast_protocol import variables
 from holdfast_protocol.lost_peer import says_peer_is_gone
 from holdfast_train.data import rng
-from holdfast_train.pod.launcher.restart.in_place import FOLDER
 from holdfast_train.pod.launcher.verdict_files import read_rank_verdicts
 from holdfast_train.run import attempt_over
 from holdfast_train.say import say
@@ -55,7 +55,7 @@ def restart_in_place(train: Callable[[], T]) -> T:
     process itself. If anything is left of the earlier attempt, or the process does not come back in time, the program
     starts anew in another process.
     """
-    folder = os.environ.get(FOLDER)
+    folder = os.environ.get(variables.IN_PLACE)
     if not folder or not (Path(folder) / f"launcher-{os.getppid()}").exists():
         return train()
     if threading.current_thread() is not threading.main_thread():
@@ -70,7 +70,7 @@ class _Program:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._path = folder / str(os.getpid())
-        self._attempt = os.environ.get("HOLDFAST_ATTEMPT", "")
+        self._attempt = os.environ.get(variables.ATTEMPT, "")
         self._is_called_back = False
         self._environment = dict(os.environ)
         self._working_directory = Path.cwd()
@@ -170,14 +170,14 @@ class _Program:
             _restore_generators(self._generators)
         except Exception as error:  # noqa: BLE001 - of any library: a new process has not that error
             _give_up(f"{type(error).__name__}: {error}")
-        self._attempt = os.environ["HOLDFAST_ATTEMPT"]
+        self._attempt = os.environ[variables.ATTEMPT]
         self._is_called_back = False
         self._path.with_suffix(".on").touch()
 
 
 def _has_left() -> bool:
     """True if the Run of this process has left on a notice. It wrote that into the folder of verdicts."""
-    mine = [one for one in read_rank_verdicts(os.environ.get("HOLDFAST_VERDICT_DIR")) if one.pid == os.getpid()]
+    mine = [one for one in read_rank_verdicts(os.environ.get(variables.VERDICT_DIR)) if one.pid == os.getpid()]
     return any(one.result in ("saved", "left") for one in mine)
 
 

@@ -19,7 +19,7 @@ class OneRun:
     """The one Run of this process, attempt and storage. Without storage nothing is refused."""
 
     def __init__(self, environment: Environment | None) -> None:
-        uri = None if environment is None else environment.checkpoint_uri
+        uri = None if environment is None else environment.settings.checkpoint_uri
         self._key: _Key | None = None if environment is None or uri is None else (environment.identity, uri)
 
     def begin(self) -> None:

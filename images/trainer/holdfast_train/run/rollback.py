@@ -86,7 +86,7 @@ class Faults:
 
         def act() -> HoldfastTrainError:
             with self.storage.within(PATIENCE_SECONDS):
-                return decide(self.environment.non_finite, fault, self.checkpoints, skips=skips)
+                return decide(self.environment.settings.non_finite, fault, self.checkpoints, skips=skips)
 
         error: HoldfastTrainError = self.ranks.from_first(act)
         raise error

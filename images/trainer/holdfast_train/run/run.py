@@ -241,13 +241,13 @@ class Run:
 
     def _start(self, environment: Environment) -> None:
         self._connect(environment)
-        if environment.checkpoint_uri is None:
+        if environment.settings.checkpoint_uri is None:
             say("no checkpoint storage is set: nothing will be saved")
             return
         objects = {**self._objects, **self._per_rank}
         program = describe(config=self._config, objects=objects, ranks=self._ranks.size, nodes=environment.nodes)
         generators = rng.capture_host()  # a client of a storage draws from the program's (botocore, for delays)
-        storage = open_retrying(environment, environment.checkpoint_uri)
+        storage = open_retrying(environment, environment.settings.checkpoint_uri)
         if environment.predecessor is not None and not self._wait_at_fence(environment, storage):
             return
         self._storage = storage
@@ -267,7 +267,7 @@ class Run:
         skip(restored, self._objects.values(), self._ranks, self._checkpoints, storage.uri)
         self._boundary.watch(self._objects.values())
         self._slow.start(environment, self._ranks, self._objects.values(), self._progress, self._poke)
-        self._guard.start(self.step, is_on=environment.non_finite != "Ignore", spike=environment.spike)
+        self._guard.start(self.step, is_on=(own := environment.settings).non_finite != "Ignore", spike=own.spike)
         self._faults = Faults(environment, self._guard, self._ranks, self._checkpoints, storage, self._objects)
         self._saving.start(None if restored is None else restored.step_in(storage.uri))
         self._saving.requested |= restored is not None and not restored.is_stored
@@ -292,12 +292,12 @@ class Run:
         self._progress.steps = environment.goal_steps
         self._saving = SaveSchedule(self._progress, environment.credentials)  # here: an order may ask for a save
         self._notice = Notice(
-            environment.grace,
+            environment.settings.grace,
             on_given=self._on_notice,
             on_second_sigterm=lambda: self._ending.leave_now(self.step),
             folder=environment.verdict_folder,
         )
-        if self._ranks.first and environment.operator_url:
+        if self._ranks.first and environment.settings.operator_url:
             self._reporter = Reporter(environment, self._progress, self._on_order)
         if ranks.size > 1:
             self._agreement = StepAgreement(
@@ -352,8 +352,8 @@ class Run:
 
     def _save_is_due(self, ahead: int = 0) -> bool:
         """True, on rank 0, if a save is due after this step, or after `ahead` more."""
-        env = self._environment
-        return env is not None and self._checkpoints is not None and self._saving.is_due(self.step, env.every, ahead)
+        env, has_log = self._environment, self._checkpoints is not None
+        return env is not None and has_log and self._saving.is_due(self.step, env.settings.every, ahead)
 
     def _save_between_steps(self, *, wait: bool) -> None:
         """Save this step. `wait`: until it is committed, because the program has asked for the save."""

@@ -100,7 +100,7 @@ class SlowRanks:
         on_change: Callable[[], None],
     ) -> None:
         """Begin to measure. Every rank has to call it. Rank 0 keeps `slow_ranks` and `ranks_peak` of `progress`."""
-        window = environment.slow_window
+        window = environment.settings.slow_window
         if window is None or ranks.size == 1:
             return
         self._own.watch(objects)

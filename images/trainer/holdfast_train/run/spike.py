@@ -14,7 +14,7 @@ from collections import deque
 from statistics import median
 from typing import Final
 
-from holdfast_train.environment import Spike
+from holdfast_protocol.settings import Spike
 
 __all__ = ["SpikeRule"]
 

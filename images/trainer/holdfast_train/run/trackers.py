@@ -3,13 +3,13 @@
 import os
 from typing import Final
 
+from holdfast_protocol import variables
 from holdfast_train.run.run import Run
 
 __all__ = ["wandb_settings"]
 
 RUN: Final = "WANDB_RUN_ID"
 RESUME: Final = "WANDB_RESUME"
-JOB: Final = "HOLDFAST_JOB_UID"
 
 
 def wandb_settings(run: Run) -> dict[str, str]:
@@ -24,7 +24,7 @@ def wandb_settings(run: Run) -> dict[str, str]:
     Weights & Biases has to support). The id is WANDB_RUN_ID or, without it, the UID of the job. WANDB_RESUME is taken
     out of the environment of this process if needed, because wandb refuses it beside a rewind. Outside a pod: empty.
     """
-    name = os.environ.get(RUN) or os.environ.get(JOB)
+    name = os.environ.get(RUN) or os.environ.get(variables.JOB_UID)
     if not name:
         return {}
     if run.resumed_from is None:

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast_train.environment import DEFAULT_EVERY_SECONDS, Every
+from holdfast_protocol.settings import Every
 
 __all__ = [
     "LONGEST",
@@ -27,6 +27,7 @@ __all__ = [
 
 RECENT: Final = 5  # saves that are remembered: enough to ignore one slow save, few enough to follow a change
 ASSUMED_COST: Final = 10.0  # of a save, before the first one is measured
+DEFAULT_EVERY_SECONDS: Final = 600.0
 SHORTEST: Final = 30.0  # between two saves of `auto`: each writes the whole state, and a record that stays in the log
 LONGEST: Final = 3600.0  # the measured interruption rate may be wrong, and the operator assumes no longer interval
 MOST_SHARE: Final = 0.05  # of the time that saving may cost
@@ -116,7 +117,7 @@ def is_due(every: Every, costs: tuple[Cost, ...], *, step: int, age: float, last
         return step % every.steps == 0
     if every.seconds is not None:
         return age >= every.seconds
-    return age >= auto_interval(costs, every.between_interruptions)
+    return age >= auto_interval(costs, every.mean_time_between_interruptions)
 
 
 def warning(every: Every, costs: tuple[Cost, ...]) -> str | None:

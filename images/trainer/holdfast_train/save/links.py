@@ -35,7 +35,7 @@ class Links(NamedTuple):
 
 def link(environment: Environment, ranks: Ranks) -> Links | None:
     """Link each rank with one of the next node. All ranks call it together, and get None if one cannot listen."""
-    if not environment.peers or environment.nodes == 1 or ranks.size == 1:
+    if not environment.settings.peers or environment.nodes == 1 or ranks.size == 1:
         return None
     token, listener = secrets.token_bytes(16), _listen(environment.pod_ip)
     mine = None if listener is None else (listener.getsockname(), token)

@@ -5,8 +5,9 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+from holdfast_protocol.settings import Every
 from holdfast_train.commitlog.checkpoints import Saved
-from holdfast_train.environment import Credentials, Every
+from holdfast_train.environment import Credentials
 from holdfast_train.errors import MisconfiguredStorageError, StorageError, StorageUnreachableError
 from holdfast_train.progress import Progress
 from holdfast_train.save import interval

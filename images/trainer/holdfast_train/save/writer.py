@@ -19,7 +19,6 @@ from dataclasses import replace
 from typing import Final
 
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
-from holdfast_train.commitlog.retention import keep_of
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Tree, patched
@@ -68,8 +67,8 @@ class Writer:
     ) -> None:
         environment = opened.environment
         self._channel = channel
-        self._storage = open_retrying(environment, environment.checkpoint_uri or "")
-        self._checkpoints = Checkpoints(self._storage, environment.identity, keep_of(environment), say)
+        self._storage = open_retrying(environment, environment.settings.checkpoint_uri or "")
+        self._checkpoints = Checkpoints(self._storage, environment.identity, environment.settings.keep, say)
         self._checkpoints.use_fence(opened.fence)
         for name in opened.lost:
             self._checkpoints.discard(name, by_dead_writer=True)

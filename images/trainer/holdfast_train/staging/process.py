@@ -12,44 +12,45 @@ import time
 from contextlib import ExitStack
 from typing import Final
 
-from holdfast_train.environment import Environment
-from holdfast_train.errors import DataError, EnvironmentVariableError, HoldfastTrainError
+from holdfast_protocol.settings import Data
+from holdfast_train.environment import Credentials, Environment, read_settings
+from holdfast_train.errors import DataError, HoldfastTrainError
 from holdfast_train.say import say
 from holdfast_train.staging.copy import Copy, Counts, check_space, in_words
 from holdfast_train.staging.folder import DataFolder
 from holdfast_train.staging.report import StagingReporter
-from holdfast_train.staging.request import VARIABLE, Request, read_requests
-from holdfast_train.storage.retrying import PATIENCE_SECONDS
+from holdfast_train.storage.opening import open_storage
+from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
 
 __all__ = ["main", "stage"]
 
 OTHERS_MAY_WRITE: Final = 0o002  # umask: of the group, as pods of other users may fill the volume later
 
 
-def stage(requests: tuple[Request, ...], environment: Environment | None, patience: float = PATIENCE_SECONDS) -> Counts:
+def stage(wanted: tuple[Data, ...], environment: Environment | None, patience: float = PATIENCE_SECONDS) -> Counts:
     """Copy all data. HoldfastTrainError says what is wrong, and with which data."""
     counts, begun = Counts(), time.monotonic()
     with ExitStack() as stack:
-        copies: list[tuple[Request, Copy]] = []
-        for request in requests:
+        copies: list[tuple[Data, Copy]] = []
+        for data in wanted:
             try:
-                source = request.open()
+                source = open_data(data)
                 stack.enter_context(source.within(patience))
-                copy = Copy(source, stack.enter_context(DataFolder(request.folder, request.mount)), counts)
+                copy = Copy(source, stack.enter_context(DataFolder(data.to, data.mount)), counts)
                 copy.plan()
             except HoldfastTrainError as error:
-                raise _about(request, error) from error
-            copies.append((request, copy))
+                raise _about(data, error) from error
+            copies.append((data, copy))
         check_space([copy for _, copy in copies])
-        reporter = StagingReporter(environment, counts) if environment and environment.operator_url else None
+        reporter = StagingReporter(environment, counts) if environment and environment.settings.operator_url else None
         if reporter is not None:
             reporter.start()
-        for request, copy in copies:
-            say(f"data: {copy.files} files of {request.uri} are wanted in {request.folder}")
+        for data, copy in copies:
+            say(f"data: {copy.files} files of {data.source} are wanted in {data.to}")
             try:
                 copy.run()
             except HoldfastTrainError as error:
-                raise _about(request, error) from error
+                raise _about(data, error) from error
         if reporter is not None:
             reporter.finish()
     seconds = time.monotonic() - begun
@@ -57,9 +58,15 @@ def stage(requests: tuple[Request, ...], environment: Environment | None, patien
     return counts
 
 
-def _about(request: Request, error: HoldfastTrainError) -> HoldfastTrainError:
+def open_data(data: Data) -> RetryingStorage:
+    """The store of the objects, with retries. StorageInvalidError if `source` is not an address."""
+    keys = Credentials(folder=data.keys)
+    return RetryingStorage(open_storage(data.source, endpoint=data.endpoint, region=data.region, credentials=keys))
+
+
+def _about(data: Data, error: HoldfastTrainError) -> HoldfastTrainError:
     """The same error, with the data that it is about."""
-    return type(error)(f"trainer.data (from {request.uri} to {request.folder}): {error}")
+    return type(error)(f"trainer.data (from {data.source} to {data.to}): {error}")
 
 
 def _end_with_launcher() -> None:
@@ -79,10 +86,7 @@ def main() -> int:
     os.umask(OTHERS_MAY_WRITE)
     threading.Thread(target=_end_with_launcher, name="holdfast-launcher", daemon=True).start()
     try:
-        text = os.environ.get(VARIABLE)
-        if not text:
-            raise EnvironmentVariableError(f"{VARIABLE} is not set; the launcher of a pod starts this process")
-        stage(read_requests(text), Environment.read())
+        stage(read_settings(os.environ).data, Environment.read())
     except (HoldfastTrainError, OSError) as caught:
         error = caught if isinstance(caught, HoldfastTrainError) else DataError(f"trainer.data: {caught}")
         say(f"{error.reason}: {error}")

@@ -23,11 +23,9 @@ class StagingReporter:
     """Reports `counts` from `start` until `finish`. An operator that does not answer changes nothing."""
 
     def __init__(self, environment: Environment, counts: Counts) -> None:
-        names = (environment.identity.namespace, environment.identity.job)
-        target = Target(environment.operator_url or "", *names, environment.token_file, environment.ca_file)
         self._identity = environment.identity
         self._counts = counts
-        self._connection = Connection(target, CALL_SECONDS)
+        self._connection = Connection(Target.of(environment.settings, *environment.identity.name), CALL_SECONDS)
         self._over = threading.Event()
         self._is_unreachable = False
         self._every = DEFAULT_EVERY

@@ -10,9 +10,8 @@ __all__ = ["open_retrying", "open_storage"]
 
 def open_retrying(environment: Environment, uri: str) -> RetryingStorage:
     """The storage at `uri`, with retries and the job's endpoint and keys. StorageInvalidError if `uri` is invalid."""
-    return RetryingStorage(
-        open_storage(uri, endpoint=environment.endpoint, region=environment.region, credentials=environment.credentials)
-    )
+    region, endpoint = environment.settings.checkpoint_region, environment.settings.checkpoint_endpoint
+    return RetryingStorage(open_storage(uri, endpoint=endpoint, region=region, credentials=environment.credentials))
 
 
 def open_storage(

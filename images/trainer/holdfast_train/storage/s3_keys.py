@@ -10,7 +10,8 @@ import botocore.credentials
 import botocore.exceptions
 import botocore.session
 
-from holdfast_train.environment import KEYS, Credentials
+from holdfast_protocol.variables import KEYS
+from holdfast_train.environment import Credentials
 
 __all__ = ["KeyFiles"]
 
@@ -31,7 +32,7 @@ class KeyFiles:
 
     def __init__(self, first: Credentials, folder: str, say: Callable[[str], None]) -> None:
         self.newest = replace(first, folder=None)
-        self._paths = [Path(folder) / f"AWS_{name}" for name in KEYS]
+        self._paths = [Path(folder, name) for name in KEYS]
         self._say = say
         self._had_files = False
         self._has_complained = False
@@ -93,7 +94,7 @@ class _Provider:
             return None
         for value, name in ((keys.access_key_id, KEYS[0]), (keys.secret_access_key, KEYS[1])):
             if value is None:
-                raise botocore.exceptions.PartialCredentialsError(provider=self.METHOD, cred_var=f"AWS_{name}")
+                raise botocore.exceptions.PartialCredentialsError(provider=self.METHOD, cred_var=name)
         return botocore.credentials.RefreshableCredentials.create_from_metadata(
             self._metadata(keys),
             refresh_using=lambda: self._metadata(self._files.take()),

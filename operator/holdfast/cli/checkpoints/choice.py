@@ -8,7 +8,7 @@ from holdfast.api.job import Keep as JobKeep
 from holdfast.cli.checkpoints.pick import select
 from holdfast.cli.checkpoints.survey import Prefix
 from holdfast.cli.errors import CliError, ExitCode
-from holdfast_train.commitlog.records import Keep
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.retention import best_of
 from holdfast_train.format.names import CheckpointName
 

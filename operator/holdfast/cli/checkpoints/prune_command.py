@@ -23,7 +23,8 @@ from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.console import console
 from holdfast.cli.terminal.fitted_table import Column, Fitting
 from holdfast.cli.terminal.parsing import duration
-from holdfast_train.commitlog.records import Keep, LogState
+from holdfast_protocol.settings import Keep
+from holdfast_train.commitlog.records import LogState
 from holdfast_train.errors import CheckpointCorruptError, FencedError, KeyMissingError, StorageError
 from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.storage.base import Storage

@@ -26,8 +26,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from holdfast.cli.checkpoints.survey import Objects, Prefix, missing, names
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog import retention, rules
-from holdfast_train.commitlog.records import Commit, Fence, Keep, LogState
+from holdfast_train.commitlog.records import Commit, Fence, LogState
 from holdfast_train.format.names import CheckpointName
 
 

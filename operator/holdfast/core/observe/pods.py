@@ -8,6 +8,7 @@ from typing import Self
 
 from holdfast.api import names
 from holdfast.core.observe.raw import LONG_AGO, Raw, parse_optional_time
+from holdfast_protocol import variables
 
 NUMBER = re.compile("[0-9]{1,9}")
 
@@ -167,7 +168,7 @@ def devices_of(spec: Raw) -> Mapping[str, int]:
 
 def _nodes_of(spec: Raw) -> int:
     """The number of nodes that the launcher in a pod with this spec is told; 1 if it is told none."""
-    told = (one.get("value") or "" for one in _trainer_of(spec).get("env") or () if one["name"] == names.NODES_VARIABLE)
+    told = (one.get("value") or "" for one in _trainer_of(spec).get("env") or () if one["name"] == variables.NODES)
     return next((int(text) for text in told if NUMBER.fullmatch(text)), 1)
 
 

@@ -11,6 +11,7 @@ from tests.support.trainer.stores import identity
 from tests.support.trainer.troubled_store import PATIENCE, store, troubled
 from tests.support.waiting import wait_for
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog import records as log
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.errors import FencedError
@@ -49,7 +50,7 @@ def test_a_commit_is_written_once(
     """Whether its write took effect before the trouble or not: its own record is known by the nonce."""
     found = started(patient, 1)
     rule = proxy.add(act, "PUT", "log/", **more)
-    record, _ = found.commit(commit(10), log.Keep())
+    record, _ = found.commit(commit(10), Keep())
     assert rule.met == 1
     found.complete(10)
     assert records(plain) == [("owner", 1, None), ("fence", 1, None), ("commit", 1, 10), ("complete", 1, None)]
@@ -64,7 +65,7 @@ def test_412_for_a_write_that_may_have_been_ours(
     found = started(patient, 1)
     act = Act.REFUSE_LATE if late else Act.REFUSE
     rule = proxy.add(act, "PUT", "log/", status=412, code="PreconditionFailed")
-    found.commit(commit(10), log.Keep())
+    found.commit(commit(10), Keep())
     assert rule.met == 1
     assert records(plain)[2:] == [("commit", 1, 10)]
 
@@ -83,7 +84,7 @@ def test_the_winner_of_a_lost_answer_is_found_out(
 
     patient._sleep = take
     with pytest.raises(FencedError, match="attempt 2"):
-        zombie.commit(commit(10), log.Keep())
+        zombie.commit(commit(10), Keep())
     assert records(plain) == [("owner", 1, None), ("fence", 1, None), ("fence", 2, None)]
 
 
@@ -94,14 +95,14 @@ def test_a_commit_whose_answer_is_held_while_the_next_attempt_starts(
     zombie = started(RetryingStorage(store(proxy.endpoint, prefix, read_seconds=30)), 1)
     rule = proxy.add(Act.HOLD, "PUT", "log/")
     with ThreadPoolExecutor(1) as pool:
-        late = pool.submit(zombie.commit, commit(10), log.Keep())
+        late = pool.submit(zombie.commit, commit(10), Keep())
         wait_for(lambda: plain.size(names.log_key(3)) is not None, 30, "the commit to take effect")
         successor = started(RetryingStorage(plain), 2)
         assert [c.step for c in successor.state.commits] == [10]
         proxy.release(rule)
         assert late.result(30)[0].seq == 3
     with pytest.raises(FencedError):
-        zombie.commit(commit(20), log.Keep())
+        zombie.commit(commit(20), Keep())
     assert records(plain)[2:] == [("commit", 1, 10), ("fence", 2, None)]
 
 
@@ -111,7 +112,7 @@ def test_a_stale_list_costs_a_try_and_nothing_else(
     """A start that is shown an old list, or an empty one, cannot overwrite what it does not see."""
     reader = CommitLog(patient, identity(1))
     assert reader.refresh().seq == 0  # the list that is shown again later
-    started(RetryingStorage(plain), 1).commit(commit(10), log.Keep())
+    started(RetryingStorage(plain), 1).commit(commit(10), Keep())
     rule = proxy.add(Act.STALE, "GET", "list-type", times=2)
     successor = started(patient, 2)
     assert rule.met >= 1

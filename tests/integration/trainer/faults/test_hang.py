@@ -11,6 +11,7 @@ from tests.support.trainer.stores import LAUNCHER, variables
 from typer.testing import CliRunner
 
 from holdfast.cli.main import app
+from holdfast_protocol.settings import Stall
 
 pytestmark = pytest.mark.training
 PROGRAM = """
@@ -34,7 +35,7 @@ def hang(folder: Path, how: str) -> tuple[dict[str, Any], dict[str, Any], str]:
     (program := folder / "train.py").write_text(PROGRAM.replace("HANGS", how))
     place = folder / "prefix"
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(program)]
-    more = {"HOLDFAST_STALL_TIMEOUT": "5", "OMP_NUM_THREADS": "1"}
+    more = {"stall": Stall(5), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(LAUNCHER), "--", sys.executable, *torchrun]
     pod = Pod(folder, command, **variables(f"file://{place}", **more))
     try:

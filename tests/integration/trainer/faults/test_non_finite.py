@@ -9,6 +9,7 @@ import pytest
 from tests.support.trainer.exact import start
 from tests.support.trainer.stores import identity, variables
 
+from holdfast_protocol.settings import Every, Spike
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.commitlog.records import LogState
 from holdfast_train.storage.folder import FolderStorage
@@ -59,9 +60,8 @@ def _train(folder: Path, attempt: int, poisoned: int | None, value: float) -> No
     from holdfast_train import Run
 
     rank = int(os.environ["RANK"])
-    more = {"HOLDFAST_NON_FINITE": "Rollback", "HOLDFAST_VERDICT_DIR": str(folder)}
-    more["HOLDFAST_SPIKE"] = "10 deviations, 3 steps, window 50"
-    os.environ.update(variables(f"file://{folder}/prefix", attempt, HOLDFAST_CHECKPOINT_EVERY=f"{EVERY} steps", **more))
+    more = {"non_finite": "Rollback", "spike": Spike(10, 3, 50), "HOLDFAST_VERDICT_DIR": str(folder)}
+    os.environ.update(variables(f"file://{folder}/prefix", attempt, every=Every(EVERY), **more))
     torch.distributed.init_process_group("gloo")
     torch.manual_seed(0)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))

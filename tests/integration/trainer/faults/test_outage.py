@@ -14,8 +14,9 @@ from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import environment, identity, writer_in_thread
 from tests.support.waiting import wait_for
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
-from holdfast_train.commitlog.records import Fence, Keep
+from holdfast_train.commitlog.records import Fence
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.save import job
@@ -53,7 +54,7 @@ class Rank:
     kept: list[HoldfastTrainError] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        variables = self.s3.variables | {"HOLDFAST_CHECKPOINT_ENDPOINT": self.endpoint}
+        variables = self.s3.variables | {"checkpoint_endpoint": self.endpoint}
         where = environment(f"s3://{self.s3.bucket}/{self.prefix}", 1, **variables)
         self.state = State()
         self.saver = Saver(

@@ -27,7 +27,7 @@ def _train(folder: Path) -> None:
     from holdfast_train import Run
 
     rank = int(os.environ["RANK"])
-    more = {"HOLDFAST_SLOW_WINDOW": "0.3", "HOLDFAST_RANK": str(rank)}
+    more = {"slow_window": 0.3, "HOLDFAST_RANK": str(rank)}
     os.environ.update(variables(f"file://{folder}/prefix", 1, **more))
     torch.distributed.init_process_group("gloo")
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))

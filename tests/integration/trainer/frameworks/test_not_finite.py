@@ -16,7 +16,7 @@ pytestmark = pytest.mark.training
 # EarlyStopping ends the training at the validation after step 9: such a training is not complete.
 @pytest.mark.parametrize(("library", "steps"), [("trainer", 10), ("accelerate", 10), ("lightning", 9), ("fabric", 10)])
 def test_a_loop_whose_losses_are_not_numbers_goes_back(tmp_path: Path, library: str, steps: int) -> None:
-    trial = Trial(tmp_path, more={"POISON": "8", "HOLDFAST_NON_FINITE": "Rollback"})
+    trial = Trial(tmp_path, more={"POISON": "8", "non_finite": "Rollback"})
     found = trial.run(Setup(library=library), ends=1)
     assert {step for step, *_ in found.batches} == set(range(steps)), "three such losses end the attempt"
     assert found.logs == []

@@ -12,6 +12,7 @@ from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.nodes import Node
 
 from holdfast.core.observe.hang import Hang, at_fault
+from holdfast_protocol.settings import Stall
 from holdfast_train.pod import evidence
 from holdfast_train.storage.folder import FolderStorage
 
@@ -96,7 +97,7 @@ class Training:
         script.write_text(PROGRAM)
         self.endpoint = endpoint
         command = [sys.executable, str(script), what, str(victim), str(goal)]
-        more = {"HOLDFAST_WARM_START": "false", "uri": f"file://{folder}/prefix"} | more
+        more = {"warm_start": False, "uri": f"file://{folder}/prefix"} | more
         self.nodes = [Node(folder, endpoint, rank, command, nodes=ranks, **more) for rank in range(ranks)]
 
     def begin(self, attempt: int) -> None:
@@ -174,7 +175,7 @@ def test_a_program_that_does_not_come_back_is_killed(tmp_path: Path, endpoint: E
 @pytest.mark.thorough
 def test_beside_a_process_that_waits(tmp_path: Path, endpoint: Endpoint) -> None:
     """Breaks if the process that waits, or the one that goes on, is ended because of the other one."""
-    training = Training(tmp_path, endpoint, "waits", ranks=2, victim=1, goal=1000, HOLDFAST_WARM_START="true")
+    training = Training(tmp_path, endpoint, "waits", ranks=2, victim=1, goal=1000, warm_start=True)
     training.begin(1)
     for node in training.nodes:
         node.wait_for("1 processes wait for the next attempt", 240)
@@ -194,7 +195,7 @@ def test_beside_a_process_that_waits(tmp_path: Path, endpoint: Endpoint) -> None
 @pytest.mark.thorough
 def test_a_training_that_hangs_is_ended_as_stalled(tmp_path: Path, endpoint: Endpoint) -> None:
     """Breaks if a process that hangs is kept for the next attempt, or if one node ends before the other is asked."""
-    training = Training(tmp_path, endpoint, "hangs", ranks=2, victim=1, HOLDFAST_STALL_TIMEOUT="3")
+    training = Training(tmp_path, endpoint, "hangs", ranks=2, victim=1, stall=Stall(3))
     training.begin(1)
     verdicts = [node.told("ready", 1, 300)["verdict"] for node in training.nodes]
     assert [verdict["reason"] for verdict in verdicts] == ["Stalled"] * 2

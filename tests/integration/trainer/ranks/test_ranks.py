@@ -10,8 +10,8 @@ import pytest
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import REPOSITORY, identity, variables
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.storage.folder import FolderStorage
 
 pytestmark = pytest.mark.training

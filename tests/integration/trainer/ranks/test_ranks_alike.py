@@ -15,6 +15,7 @@ from tests.support.trainer.exact import _bits, start
 from tests.support.trainer.stores import variables
 from tests.support.waiting import wait_for
 
+from holdfast_protocol.settings import Every, Keep
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.environment import Identity
 from holdfast_train.storage.folder import FolderStorage
@@ -97,7 +98,7 @@ def test_batch_norm_resumes_bitwise_on_every_rank(
 ) -> None:
     """The running statistics differ between ranks. Breaks if a checkpoint has some of each, or those of one rank."""
     monkeypatch.setenv("PYTHONHASHSEED", "0")
-    every = {"HOLDFAST_CHECKPOINT_EVERY": f"{EVERY} steps"}
+    every = {"every": Every(EVERY)}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert ranks(whole, 1, batch_norm, broadcast, None, **every) == [0, 0], said(whole, 1, 0) + said(whole, 1, 1)
     assert ranks(killed, 1, batch_norm, broadcast, KILLED, **every) == [-signal.SIGKILL] * 2, said(killed, 1, 1)
@@ -207,7 +208,7 @@ def ends_in_the_block(folder: Path, rank: int) -> None:
 
 
 def test_ranks_agree_whether_the_last_step_is_saved(tmp_path: Path) -> None:
-    every = {"HOLDFAST_CHECKPOINT_EVERY": "10 steps"}
+    every = {"every": Every(10)}
     assert ranks(tmp_path, 1, ends_in_the_block, **every) == [0, 0], said(tmp_path, 1, 1)
     assert [commit.step for commit in log(tmp_path).state.commits] == [10]
     assert log(tmp_path).state.complete is not None
@@ -225,7 +226,7 @@ def saves_and_waits(folder: Path, rank: int) -> None:
 
 def test_the_limit_of_the_upload_rate_is_lifted_on_all_ranks(tmp_path: Path) -> None:
     """With the limit, the 8 MB of a rank take hours: the processes would be killed."""
-    assert ranks(tmp_path, 1, saves_and_waits, HOLDFAST_CHECKPOINT_UPLOAD_RATE="1000") == [0, 0]
+    assert ranks(tmp_path, 1, saves_and_waits, upload_rate=1000) == [0, 0]
     assert len(log(tmp_path).state.commits) == 1
 
 
@@ -265,6 +266,6 @@ def saves_every_third(folder: Path, rank: int) -> None:
 
 def test_saves_by_steps_are_at_their_steps(tmp_path: Path) -> None:
     """Ranks agree one step ahead. Breaks if a save comes a step late."""
-    every = {"HOLDFAST_CHECKPOINT_EVERY": "3 steps", "HOLDFAST_CHECKPOINT_KEEP_LAST": "9"}
+    every = {"every": Every(3), "keep": Keep(9)}
     assert ranks(tmp_path, 1, saves_every_third, **every) == [0, 0], said(tmp_path, 1, 0)
     assert [commit.step for commit in log(tmp_path).state.commits] == [3, 6, 9, 10]

@@ -13,6 +13,7 @@ from tests.support.trainer.stores import LAUNCHER
 from typer.testing import CliRunner
 
 from holdfast.cli.main import app
+from holdfast_protocol.settings import Stall
 
 PYTHON = sys.executable
 LOOP = """
@@ -41,9 +42,9 @@ def hang(tmp_path: Path, how: str, *before: str, rank: int = 0) -> tuple[dict[st
     (tmp_path / "store").mkdir()
     operator = FakeOperator()
     more = {
-        "HOLDFAST_OPERATOR_URL": f"http://127.0.0.1:{operator.server.server_port}",
-        "HOLDFAST_PROGRESS_PATTERNS": json.dumps(["step {step}/{total}"]),
-        "HOLDFAST_STALL_TIMEOUT": "5",
+        "operator_url": f"http://127.0.0.1:{operator.server.server_port}",
+        "patterns": ("step {step}/{total}",),
+        "stall": Stall(5),
     }
     root = tmp_path / "outputs"
     environment = pod(root, f"file://{tmp_path}/store/job", 1, tmp_path / "verdict", **more)

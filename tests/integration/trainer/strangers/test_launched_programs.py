@@ -11,6 +11,7 @@ from tests.support.http.fake_operator import FakeOperator
 from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.folders import pod
 from tests.support.trainer.launched import start, start_behind, verdict_of
+from tests.support.trainer.pod_settings import pod_variables
 from tests.support.trainer.stores import LAUNCHER
 from tests.support.waiting import wait_for
 
@@ -116,14 +117,16 @@ def test_output_of_any_kind(tmp_path: Path) -> None:
     operator = FakeOperator()
     (tmp_path / "token").write_text("secret")
     variables = {
-        "HOLDFAST_OPERATOR_URL": f"http://127.0.0.1:{operator.server.server_port}", "HOLDFAST_NAMESPACE": "ns",
-        "HOLDFAST_JOB": "a", "HOLDFAST_ATTEMPT": "2", "HOLDFAST_TOKEN_FILE": str(tmp_path / "token"),
-        "HOLDFAST_PROGRESS_PATTERNS": json.dumps(["step {step}/{total} loss={loss}"]),
+        "operator_url": f"http://127.0.0.1:{operator.server.server_port}", "HOLDFAST_NAMESPACE": "ns",
+        "HOLDFAST_JOB": "a", "HOLDFAST_ATTEMPT": "2", "token_file": str(tmp_path / "token"),
+        "patterns": ("step {step}/{total} loss={loss}",),
     }  # fmt: skip
     command = [PYTHON, str(LAUNCHER), "--", PYTHON, "-c", FLOOD]
     variables["HOLDFAST_TERMINATION_LOG"] = str(tmp_path / "verdict")
     try:
-        done = subprocess.run(command, env=variables, capture_output=True, timeout=120, check=False)
+        done = subprocess.run(
+            command, env=pod_variables({}, **variables), capture_output=True, timeout=120, check=False
+        )
     finally:
         operator.server.shutdown()
         operator.server.server_close()

@@ -14,6 +14,8 @@ from typing import Any
 from tests.support.trainer.exact import start
 from tests.support.trainer.stores import variables
 
+from holdfast_protocol.settings import Every
+
 SAMPLES = 44
 TIMES = ("runtime", "per_second")  # in names of figures that differ between two runs
 
@@ -90,9 +92,7 @@ def _train(setup: Setup, trial: Trial, at: int | None, by: int) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     if trial.held:
-        os.environ.update(
-            variables(f"file://{trial.folder}/prefix", trial.attempt, HOLDFAST_CHECKPOINT_EVERY="3 steps", **trial.more)
-        )
+        os.environ.update(variables(f"file://{trial.folder}/prefix", trial.attempt, every=Every(3), **trial.more))
     if setup.processes == 1:
         for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
             del os.environ[name]

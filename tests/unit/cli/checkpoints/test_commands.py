@@ -22,8 +22,9 @@ from holdfast.cli.checkpoints.prune_command import retention
 from holdfast.cli.errors import ExitCode
 from holdfast.cli.main import app
 from holdfast.cli.storage.address import Found, Where, find
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import IMPORTED_NAMESPACE, Keep
+from holdfast_train.commitlog.records import IMPORTED_NAMESPACE
 from holdfast_train.environment import Identity
 from holdfast_train.folder import layouts
 from holdfast_train.folder.commit import FolderCommits

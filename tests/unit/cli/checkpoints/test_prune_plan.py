@@ -15,8 +15,8 @@ from holdfast.cli.checkpoints.prune_command import carry_out
 from holdfast.cli.checkpoints.prune_plan import Item, Plan, broken_commits, plan
 from holdfast.cli.checkpoints.survey import Prefix, survey
 from holdfast.cli.errors import CliError
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.format.names import CheckpointName
 
 DAY = timedelta(hours=24)

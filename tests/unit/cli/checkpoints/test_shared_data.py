@@ -14,9 +14,9 @@ from holdfast.cli.checkpoints.prune_command import carry_out
 from holdfast.cli.checkpoints.prune_plan import plan
 from holdfast.cli.checkpoints.survey import Standing, rows, survey
 from holdfast.cli.checkpoints.verify_command import verify_all
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.commitlog.log import CommitLog
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.folder import FolderStorage
@@ -25,7 +25,7 @@ from holdfast_train.storage.folder import FolderStorage
 @pytest.fixture
 def storage(tmp_path: Path) -> FolderStorage:
     """The steps 1 to 4 of an attempt that has handed over. Before step 3 the frozen parameters have changed."""
-    training = Training(tmp_path / "prefix", HOLDFAST_CHECKPOINT_KEEP_LAST="9")
+    training = Training(tmp_path / "prefix", keep=Keep(9))
     for step in range(1, 5):
         if step == 3:
             training.model.base.bias.data.add_(1)

@@ -21,6 +21,7 @@ from tests.support.decisions.snapshots import (
     tier,
 )  # fmt: skip
 from tests.support.decisions.tier_views import SECOND, known
+from tests.support.trainer.pod_settings import settings_of
 
 from holdfast.api.attempt import AttemptState, PodRecord
 from holdfast.api.profile import CapacityProfileStatus, Counted
@@ -210,12 +211,12 @@ def told(given_status, shared=None):
     decision = settled(snapshot(job(given_status, capacity=capacity), profile=found, config=CONFIG))
     (pod,) = [action.manifest for action in decision.actions if isinstance(action, CreatePod)]
     container = pod["spec"]["containers"][0]
-    return {var["name"]: var.get("value") for var in container["env"]}["HOLDFAST_SECONDS_BETWEEN_LOSSES"]
+    return settings_of(container).every.mean_time_between_interruptions
 
 
 def test_a_pod_gets_the_lifetime_that_is_known_of_its_tier():
     other = known("dedicated", interruptions=50, node_time=HOUR, seen_at=NOW)
-    assert told(status()) == "7200"
-    assert told(status(tiers=(seen(3, 10), other))) == "10800"
-    assert told(status(tiers=(seen(3, 10), other)), shared=(seen(9, 98),)) == "36000"
-    assert told(status(), shared=(other,)) == "7200"
+    assert told(status()) == 7200
+    assert told(status(tiers=(seen(3, 10), other))) == 10800
+    assert told(status(tiers=(seen(3, 10), other)), shared=(seen(9, 98),)) == 36000
+    assert told(status(), shared=(other,)) == 7200

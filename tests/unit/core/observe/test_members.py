@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.support.decisions.gang_world import GangWorld
 from tests.support.decisions.running_gangs import running
 from tests.support.decisions.snapshots import at, attempt, job, pod, snapshot, status
+from tests.support.trainer.pod_settings import settings_of
 
 from holdfast.api.attempt import MAX_GROUPS, AttemptState, MemberGroup
 from holdfast.core.decide import decide
@@ -76,12 +77,9 @@ def test_node_time_since_a_change_of_the_price():
     assert node_time(one, one.scheduled_at, at(0), since=at(-10)) == timedelta(seconds=40)
 
 
-def imported_by_new_pods(world: GangWorld) -> list[str | None]:
+def imported_by_new_pods(world: GangWorld) -> list[tuple[str, ...]]:
     made = [action for action in decide(world.snapshot()).actions if isinstance(action, CreatePod)]
-    variables = [
-        {env["name"]: env.get("value") for env in action.manifest["spec"]["containers"][0]["env"]} for action in made
-    ]
-    return [one.get("HOLDFAST_IMPORTS") for one in variables]
+    return [settings_of(action.manifest["spec"]["containers"][0]).imports for action in made]
 
 
 def test_a_new_pod_imports_early_while_the_others_train():
@@ -90,9 +88,9 @@ def test_a_new_pod_imports_early_while_the_others_train():
     world.imports = ("torch", "numpy")
     lost, noticed = deepcopy(world), deepcopy(world)
     noticed.notice(noticed.node_of(2))
-    assert imported_by_new_pods(noticed) == ["torch,numpy"]
+    assert imported_by_new_pods(noticed) == [("torch", "numpy")]
     lost.remove(lost.node_of(2))
-    assert imported_by_new_pods(lost) == [None]
+    assert imported_by_new_pods(lost) == [()]
     world.imports = ()
     world.notice(world.node_of(2))
-    assert imported_by_new_pods(world) == [None]
+    assert imported_by_new_pods(world) == [()]

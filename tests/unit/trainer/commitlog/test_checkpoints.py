@@ -13,9 +13,9 @@ from tests.support.trainer.attempts import attempt, save
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import MemoryStorage, identity
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog import orphans
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import (
     CheckpointCorruptError,
     FencedError,

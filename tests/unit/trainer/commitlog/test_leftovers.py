@@ -11,8 +11,8 @@ from tests.support.trainer.attempts import attempt, save
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import MemoryStorage, identity
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import StorageDeniedError, StorageError, StorageFullError, StorageUnreachableError
 from holdfast_train.format import manifest
 from holdfast_train.format.names import CheckpointName

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.support.trainer.stores import MemoryStorage, identity
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog import records as log
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.environment import Identity
@@ -39,9 +40,9 @@ def kinds(storage: MemoryStorage) -> list[str]:
 def test_records_in_order() -> None:
     storage = MemoryStorage()
     first = started(storage, identity(1))
-    first.commit(commit(10), log.Keep())
+    first.commit(commit(10), Keep())
     second = started(storage, identity(2))
-    second.commit(commit(20), log.Keep())
+    second.commit(commit(20), Keep())
     second.complete(20)
     assert kinds(storage) == ["owner", "fence", "commit", "fence", "commit", "complete"]
     assert [c.step for c in second.state.commits] == [10, 20]
@@ -54,11 +55,11 @@ def test_zombie_commits_nothing() -> None:
     successor = started(storage, identity(2))
     before = dict(storage.content)
     with pytest.raises(FencedError):
-        zombie.commit(commit(10), log.Keep())
+        zombie.commit(commit(10), Keep())
     with pytest.raises(FencedError):
         zombie.complete(10)
     assert storage.content == before
-    successor.commit(commit(20), log.Keep())
+    successor.commit(commit(20), Keep())
 
 
 def test_commit_without_a_fence_is_refused() -> None:
@@ -66,7 +67,7 @@ def test_commit_without_a_fence_is_refused() -> None:
     found = CommitLog(storage, identity(1))
     found.own("Auto")
     with pytest.raises(FencedError):
-        found.commit(commit(1), log.Keep())
+        found.commit(commit(1), Keep())
     with pytest.raises(FencedError):
         found.hand_over()
 
@@ -76,7 +77,7 @@ def test_handover_is_written_once_and_is_the_end(saved: bool) -> None:
     storage = MemoryStorage()
     first, successor = started(storage, identity(1)), CommitLog(storage, identity(2))
     if saved:
-        first.commit(commit(10), log.Keep())
+        first.commit(commit(10), Keep())
     assert successor.reason_to_pass_fence(1) is None
     first.hand_over()
     first.hand_over()
@@ -84,11 +85,11 @@ def test_handover_is_written_once_and_is_the_end(saved: bool) -> None:
     newest = len(storage.content)
     body = json.loads(storage.content[names.log_key(newest)])
     assert (body["identity"]["attempt"], body["step"]) == (1, 10 if saved else None)
-    for write in (lambda: first.commit(commit(11), log.Keep()), lambda: first.complete(11)):
+    for write in (lambda: first.commit(commit(11), Keep()), lambda: first.complete(11)):
         with pytest.raises(FencedError, match="attempt 1 has handed over"):
             write()
     assert successor.reason_to_pass_fence(1) == "attempt 1 has handed over" + (" at step 10" if saved else "")
-    started(storage, identity(2)).commit(commit(20), log.Keep())
+    started(storage, identity(2)).commit(commit(20), Keep())
     assert kinds(storage)[newest:] == ["fence", "commit"]
 
 
@@ -129,7 +130,7 @@ def test_lost_answer_is_recognised_as_our_own_record() -> None:
         found.own("Auto")
         found.raise_fence()
         storage.lose_answers = 1
-        found.commit(commit(10), log.Keep())
+        found.commit(commit(10), Keep())
         storage.lose_answers = 1
         found.hand_over()
     assert kinds(storage) == ["owner", "fence", "commit", "handover"]
@@ -157,14 +158,14 @@ def test_a_commit_that_is_tried_again_is_in_the_log_once(when: str) -> None:
     """Breaks if a save that is kept in an outage is committed twice, or does not retire what its commit retires."""
     storage = LateStorage()
     found = started(storage, identity(1))
-    found.commit(commit(10), log.Keep(last=1))
+    found.commit(commit(10), Keep(last=1))
     storage.lose_answers = int(when == "at once")
     storage.is_on = when != "at once"
     with pytest.raises(StorageUnreachableError):
-        found.commit(commit(20), log.Keep(last=1))
+        found.commit(commit(20), Keep(last=1))
     if when == "never":
         storage.late = None
-    record, retired = found.commit(commit(20), log.Keep(last=1))
+    record, retired = found.commit(commit(20), Keep(last=1))
     assert kinds(storage) == ["owner", "fence", "commit", "commit"]
     assert (record.seq, record.kind, [c.step for c in retired]) == (4, "commit", [10])
     assert [c.step for c in found.state.commits] == [20]
@@ -215,12 +216,12 @@ def test_another_job_gets_the_name_of_the_prefix_owner() -> None:
 def test_takeover_is_explicit_and_final() -> None:
     storage = MemoryStorage()
     old = started(storage, identity(5))
-    old.commit(commit(10), log.Keep())
+    old.commit(commit(10), Keep())
     new = started(storage, identity(1, uid="uid-2"))
     assert kinds(storage)[-2:] == ["takeover", "fence"]
     assert [c.step for c in new.state.commits] == [10]
     with pytest.raises(FencedError):
-        old.commit(commit(11), log.Keep())
+        old.commit(commit(11), Keep())
     with pytest.raises(FencedError):
         started(storage, identity(6))
 
@@ -229,7 +230,7 @@ def test_retired_commits_leave_the_state_with_the_commit() -> None:
     storage = MemoryStorage()
     found = started(storage, identity(1))
     for step in range(1, 5):
-        record, _ = found.commit(commit(step), log.Keep(last=2))
+        record, _ = found.commit(commit(step), Keep(last=2))
     assert [c.step for c in found.state.commits] == [3, 4]
     assert len(record.retired) == 1
     fresh = CommitLog(storage, identity(1))
@@ -244,7 +245,7 @@ def broken(storage: MemoryStorage) -> list[tuple[int, bool]]:
 def test_quarantine_is_durable_and_fenced() -> None:
     storage = MemoryStorage()
     first = started(storage, identity(1))
-    numbers = [first.commit(commit(step), log.Keep())[0].seq for step in (10, 20)]
+    numbers = [first.commit(commit(step), Keep())[0].seq for step in (10, 20)]
     second = started(storage, identity(2))
     second.quarantine((numbers[1],))
     assert broken(storage) == [(10, False), (20, True)]
@@ -266,7 +267,7 @@ def test_quarantine_is_durable_and_fenced() -> None:
 def test_a_person_of_the_job_before_takes_nothing_back() -> None:
     storage = MemoryStorage()
     first = started(storage, identity(1))
-    number = first.commit(commit(10), log.Keep())[0].seq
+    number = first.commit(commit(10), Keep())[0].seq
     first.hand_over()
     person = CommitLog(storage, identity(0))
     person.refresh()

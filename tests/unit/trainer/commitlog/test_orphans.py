@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.support.trainer.stores import identity
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog import records, retention, rules
 from holdfast_train.commitlog.orphans import ORPHAN_SECONDS, orphans
 from holdfast_train.errors import (
@@ -238,7 +239,7 @@ class Zombies(RuleBasedStateMachine):
             self.dropped(one, name)
             return
         self.shared += [] if fresh is None else [fresh]
-        gone = retention.retire((*self.state.commits, added), records.Keep(last=last))
+        gone = retention.retire((*self.state.commits, added), Keep(last=last))
         retired = {name for c in self.state.commits if c.seq in gone for name in c.names}
         self.append("commit", who, commit=added, retired=gone)
         if known:

@@ -3,6 +3,7 @@
 import pytest
 from tests.support.trainer.stores import MemoryStorage, identity
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog import records
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.errors import FencedError
@@ -24,7 +25,7 @@ def storage() -> MemoryStorage:
     first.own("Auto")
     first.raise_fence()
     for step in (10, 20, 30):
-        first.commit(commit(step), records.Keep(9))
+        first.commit(commit(step), Keep(9))
     first.hand_over()
     return made
 
@@ -41,7 +42,7 @@ def test_later_attempts_do_not_see_what_was_dropped(storage: MemoryStorage) -> N
     second.own("Auto")
     second.raise_fence()
     assert [c.step for c in second.state.commits] == [30]
-    second.commit(commit(40), records.Keep(9))
+    second.commit(commit(40), Keep(9))
     assert [c.step for c in second.state.commits] == [30, 40]
 
 

@@ -5,8 +5,8 @@ from tests.support.trainer.attempts import attempt, data_key, save
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import MemoryStorage, identity
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import FencedError, NoCheckpointError, StorageUnreachableError
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast_train.commitlog.records import Commit, Keep
+from holdfast_protocol.settings import Keep
+from holdfast_train.commitlog.records import Commit
 from holdfast_train.commitlog.retention import retire, with_metric
 from holdfast_train.format.names import CheckpointName
 

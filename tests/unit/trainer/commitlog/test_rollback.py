@@ -10,6 +10,7 @@ from tests.support.trainer.attempts import attempt, save
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import MemoryStorage, identity
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog import records
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.commitlog.retention import retire
@@ -17,7 +18,7 @@ from holdfast_train.errors import AlreadyCompleteError, FencedError
 from holdfast_train.format import names
 from holdfast_train.format.names import CheckpointName
 
-KEEP = records.Keep(2)
+KEEP = Keep(2)
 
 
 def commit(step: int, nonce: str = "0", *, clean: int | None = None) -> records.Commit:
@@ -49,7 +50,7 @@ def trained(*at: int) -> tuple[MemoryStorage, CommitLog]:
     storage = MemoryStorage()
     first = started(storage, 1)
     for step in at:
-        first.commit(commit(step), records.Keep(9))
+        first.commit(commit(step), Keep(9))
     return storage, first
 
 
@@ -155,7 +156,7 @@ def test_a_pinned_checkpoint_stays() -> None:
     """A person may pin while an attempt trains: the attempt's next commit follows the pin."""
     storage, first = trained(10, 20, 30)
     person(storage).pin((3,))
-    first.commit(commit(40), records.Keep(1))
+    first.commit(commit(40), Keep(1))
     assert steps(first) == ([10, 40], [])
     first.hand_over()
     with pytest.raises(FencedError, match="commit 3 is pinned"):
@@ -171,7 +172,7 @@ def test_a_pinned_checkpoint_stays_on_the_branch_that_was_left() -> None:
     person(storage).pin((5,))
     first.roll_back(3, "x")
     second = started(storage, 2)
-    second.commit(commit(20, "b"), records.Keep(1))
+    second.commit(commit(20, "b"), Keep(1))
     assert steps(second) == ([20], [30])
 
 
@@ -187,16 +188,16 @@ def test_a_job_that_is_created_anew_without_its_checkpoints_keeps_what_was_left(
 def test_a_checkpoint_is_healthy_after_100_clean_steps() -> None:
     _, first = trained()
     for step, clean in ((100, 100), (150, 50), (199, 49), (200, 50)):
-        first.commit(commit(step, clean=clean), records.Keep(9))
+        first.commit(commit(step, clean=clean), Keep(9))
     assert [(c.step, c.healthy, c.clean) for c in first.state.commits] == [
         (100, True, 100),
         (150, False, 150),
         (199, False, 199),
         (200, False, 200),
     ]
-    first.commit(commit(260, clean=5), records.Keep(9))  # a step between was not finite
+    first.commit(commit(260, clean=5), Keep(9))  # a step between was not finite
     assert [c.step for c in first.state.commits if c.healthy] == [100]
-    first.commit(commit(360, clean=100), records.Keep(9))
+    first.commit(commit(360, clean=100), Keep(9))
     assert [c.step for c in first.state.commits if c.healthy] == [100, 260]
 
 
@@ -205,7 +206,7 @@ def test_only_known_losses_make_a_checkpoint_healthy() -> None:
     _, first = trained()
     for step, known in ((850, None), (950, None), (1050, 1000), (1500, 1000), (1999, 1000), (2050, 2000)):
         unknown = 0 if known is None else step - known
-        first.commit(replace(commit(step, clean=known), unknown=unknown), records.Keep(9))
+        first.commit(replace(commit(step, clean=known), unknown=unknown), Keep(9))
         healthy = [c.step for c in first.state.commits if c.healthy]
         assert healthy == {850: [], 950: [], 2050: [850, 950, 1050, 1500]}.get(step, [850]), step
 
@@ -214,7 +215,7 @@ def test_a_loss_after_a_resume_tells_of_the_steps_before_it_too() -> None:
     """Breaks if a job whose attempts are short, and which reports each 100th loss, never has a healthy checkpoint."""
     _, first = trained()
     for step, clean, unknown in ((150, 100, 50), (250, 50, 50), (350, 50, 50)):  # each attempt begins at the one before
-        first.commit(replace(commit(step, clean=clean), unknown=unknown), records.Keep(9))
+        first.commit(replace(commit(step, clean=clean), unknown=unknown), Keep(9))
     assert [(c.step, c.clean, c.healthy) for c in first.state.commits] == [
         (150, 100, True),
         (250, 200, False),
@@ -225,15 +226,15 @@ def test_a_loss_after_a_resume_tells_of_the_steps_before_it_too() -> None:
 def test_steps_that_nothing_watched_make_nothing_healthy() -> None:
     _, first = trained()
     for step in (100, 300, 500):
-        first.commit(commit(step), records.Keep(9))
+        first.commit(commit(step), Keep(9))
     assert not [c for c in first.state.commits if c.healthy]
 
 
 def test_retention_keeps_the_newest_healthy_one() -> None:
     made = [replace(commit(step), seq=seq, healthy=step <= 20) for seq, step in enumerate((10, 20, 30, 40), 1)]
-    assert retire(made, records.Keep(1)) == (1, 3)
+    assert retire(made, Keep(1)) == (1, 3)
     broken = [replace(c, corrupt=c.step == 20) for c in made]
-    assert retire(broken, records.Keep(1)) == (2, 3)
+    assert retire(broken, Keep(1)) == (2, 3)
 
 
 def test_restore_reads_the_target_and_not_the_branch_that_was_left() -> None:
@@ -285,9 +286,9 @@ class Training(RuleBasedStateMachine):
         made = commit(pick % 5, f"{self.number:x}")
         if log is not self.writer:
             with pytest.raises(FencedError):
-                log.commit(made, records.Keep(kept))
+                log.commit(made, Keep(kept))
             return
-        log.commit(made, records.Keep(kept))
+        log.commit(made, Keep(kept))
         names_left = {c.name for c in log.state.commits}
         assert made.name in names_left
         assert names_left <= {*self.branch, made.name}

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
 def resumed(prefix: Path, uri: Path, /, **objects: Any) -> Run:
     """A new job in two attempts, of which the first starts from `uri`. Each trains one step and saves."""
-    other = {"HOLDFAST_JOB": "other", "HOLDFAST_JOB_UID": "u", "HOLDFAST_CHECKPOINT_RESUME": f"file://{uri}"}
+    other = {"HOLDFAST_JOB": "other", "HOLDFAST_JOB_UID": "u", "resume": f"file://{uri}"}
     for attempt in (1, 2):
         with Run(**objects, environment=environment(f"file://{prefix}", attempt, **other)) as found:
             for step in found.steps(100):
@@ -40,9 +40,7 @@ def test_a_run_resumes_from_an_import(prefix: Path, tmp_path: Path, form: str) -
     before = sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "back").rglob("*"))
     again = Net()
     its = torch.optim.AdamW(again.parameters(), lr=0.5)
-    where = environment(
-        f"file://{tmp_path}/new", 1, HOLDFAST_JOB="o", HOLDFAST_CHECKPOINT_RESUME=f"file://{tmp_path}/back"
-    )
+    where = environment(f"file://{tmp_path}/new", 1, HOLDFAST_JOB="o", resume=f"file://{tmp_path}/back")
     with Run(model=again, optimizer=its, environment=where) as found:
         assert (found.step, found.resumed_from) == (4, 4)
         assert_same(dict(again.state_dict()), dict(net.state_dict()))
@@ -71,7 +69,7 @@ def test_weights_alone_are_enough_to_start(tmp_path: Path, capsys: pytest.Captur
 def test_an_import_without_objects_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     safetensors.torch.save_file({"x": torch.ones(2)}, tmp_path / "x.safetensors")
     run("import", tmp_path / "x.safetensors", "--to", tmp_path / "back", "--name", "ema")
-    where = environment(f"file://{tmp_path}/own", 1, HOLDFAST_CHECKPOINT_RESUME=f"file://{tmp_path}/back")
+    where = environment(f"file://{tmp_path}/own", 1, resume=f"file://{tmp_path}/back")
     with pytest.raises(SystemExit), Run(model=Net(), environment=where):
         pass
     words = "has only 'ema', and none of 'model': give Run an object of that name, or import the source again with"
@@ -89,7 +87,7 @@ def test_a_sampler_goes_on_at_the_step_of_the_weights(
         sampler = ElasticSampler(100, batch=10)
         early = iter(sampler)
         next(early)  # a look at a batch before the training
-        other = {"HOLDFAST_JOB": "other", "HOLDFAST_CHECKPOINT_RESUME": f"file://{tmp_path}/back"}
+        other = {"HOLDFAST_JOB": "other", "resume": f"file://{tmp_path}/back"}
         with Run(
             model=Net(), sampler=sampler, environment=environment(f"file://{tmp_path}/own", attempt, **other)
         ) as found:
@@ -112,14 +110,14 @@ def test_a_sampler_at_another_step_is_refused(tmp_path: Path, capsys: pytest.Cap
     run("import", tmp_path / "in.pt", "--to", tmp_path / "right", "--step", 14)
     assert "does not say its step" not in capsys.readouterr().out
     objects = {"model": Net(), "sampler": ElasticSampler(100, batch=10)}
-    where = environment(f"file://{tmp_path}/own", 1, HOLDFAST_CHECKPOINT_RESUME=f"file://{tmp_path}/back")
+    where = environment(f"file://{tmp_path}/own", 1, resume=f"file://{tmp_path}/back")
     with pytest.raises(SystemExit), Run(**objects, environment=where):
         pytest.fail("entered")
     said = capsys.readouterr().err
     assert f"'sampler' in file://{tmp_path}/back/manifests/" in said
     assert "is at step 14, but the checkpoint is of step 0: " in said
     assert "import with --step 14 to another prefix, and start from that" in said
-    where = environment(f"file://{tmp_path}/new", 1, HOLDFAST_CHECKPOINT_RESUME=f"file://{tmp_path}/right")
+    where = environment(f"file://{tmp_path}/new", 1, resume=f"file://{tmp_path}/right")
     with Run(**objects, environment=where) as found:
         assert found.step == 14
         found.left = True
@@ -157,7 +155,7 @@ def test_a_sampler_that_continues_after_an_import_with_other_data_is_reported(
     run("export", prefix, tmp_path / "out", "--format", form)
     run("import", tmp_path / "out", "--to", tmp_path / "back", "--step", 5)
     capsys.readouterr()
-    trained_on(Samples(name), tmp_path / "own", HOLDFAST_CHECKPOINT_RESUME=f"file://{tmp_path}/back")
+    trained_on(Samples(name), tmp_path / "own", resume=f"file://{tmp_path}/back")
     said = capsys.readouterr().err
     assert "resumed from step 5" in said
     assert ("DataChanged: sampler/data is dogs, the checkpoint's was faces" in said) == (name == "dogs")
@@ -172,7 +170,7 @@ def test_weights_alone_keep_the_facts_about_the_data_but_not_the_batch_size(
     for step, warned in ((5, True), (0, False)):
         run("import", tmp_path / "out", "--to", tmp_path / f"back{step}", "--step", step)
         capsys.readouterr()
-        resume = {"HOLDFAST_CHECKPOINT_RESUME": f"file://{tmp_path}/back{step}"}
+        resume = {"resume": f"file://{tmp_path}/back{step}"}
         trained_on(Samples("dogs"), tmp_path / f"own{step}", batch=20, **resume)
         said = capsys.readouterr().err
         assert f"resumed from step {step}" in said

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.support.trainer.folders import SavedFolder, hugging_face, identity
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import FencedError
 from holdfast_train.folder.put_back import put_back, read_index
 from holdfast_train.folder.reading import UnitChangedError

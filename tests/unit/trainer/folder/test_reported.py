@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.support.trainer.folders import hugging_face, identity
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.folder.commit import FolderCommits
 from holdfast_train.folder.layouts import find
 from holdfast_train.folder.look import look

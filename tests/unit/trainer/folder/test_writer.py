@@ -121,13 +121,13 @@ def test_fenced(place: Path) -> None:
 
 # Breaks if the program starts without what it should resume from.
 def test_refused_before_the_program(place: Path) -> None:
-    _is_refused(place, HOLDFAST_CHECKPOINT_RESUME="Yes")
+    _is_refused(place, resume="Yes")
 
 
 # Breaks if a warm start puts back whole files.
 def test_parts_of_a_checkpoint_are_refused(place: Path) -> None:
     other = f"file://{place}-other"
-    _is_refused(place, HOLDFAST_CHECKPOINT_RESUME=other, HOLDFAST_CHECKPOINT_RESUME_ONLY="model")
+    _is_refused(place, resume=other, resume_only=("model",))
 
 
 def _is_refused(place: Path, **more: str) -> None:

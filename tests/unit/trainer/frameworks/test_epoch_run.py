@@ -10,6 +10,7 @@ from tests.support.trainer.frameworks.slow_data import SlowData
 from tests.support.trainer.stores import variables
 from torch.utils.data import DataLoader
 
+from holdfast_protocol.settings import Every
 from holdfast_train.errors import StateError
 from holdfast_train.frameworks.epoch_run import EpochRun
 from holdfast_train.frameworks.position import Position
@@ -47,7 +48,7 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], 
     """From its call on this process is in the pod of an attempt."""
 
     def enter(number: int) -> None:
-        more = {"HOLDFAST_CHECKPOINT_EVERY": "1 steps"}
+        more = {"every": Every(1)}
         for name, value in variables(f"file://{tmp_path}/prefix", number, **more).items():
             monkeypatch.setenv(name, value)
 

@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.support.trainer.pod_settings import pod_variables
 from tests.support.trainer.stores import MemoryStorage, identity, variables
 
 from holdfast_train.commitlog.log import CommitLog
@@ -72,16 +74,18 @@ def test_launcher_is_copied_whole(tmp_path: Path) -> None:
         init_container.copy_launcher(tmp_path / "missing")
 
 
-def run(tmp_path: Path, *options: str, **more: str) -> tuple[int, dict[str, object]]:
+def run(tmp_path: Path, *options: str, **more: Any) -> tuple[int, dict[str, object]]:
     log = tmp_path / "termination-log"
     more = {"HOLDFAST_LAUNCHER_DIR": str(tmp_path), "HOLDFAST_TERMINATION_LOG": str(log)} | more
     command = [sys.executable, "-m", "holdfast_train.pod.init_container", *options]
-    found = subprocess.run(command, env={**os.environ, **variables(None), **more}, check=False, timeout=60)
+    found = subprocess.run(
+        command, env=pod_variables({**os.environ, **variables(None)}, **more), check=False, timeout=60
+    )
     return found.returncode, json.loads(log.read_text()) if log.exists() else {}
 
 
 def test_main_on_a_folder(tmp_path: Path) -> None:
-    assert run(tmp_path, HOLDFAST_CHECKPOINT_URI=f"file://{tmp_path}/prefix") == (0, {})
+    assert run(tmp_path, checkpoint_uri=f"file://{tmp_path}/prefix") == (0, {})
     assert (tmp_path / "holdfast-run").exists()
 
 
@@ -96,8 +100,8 @@ def test_main_says_what_is_wrong(tmp_path: Path, uri: str, code: int, outcome: s
     found, verdict = run(
         tmp_path,
         "--patience=0",
-        HOLDFAST_CHECKPOINT_URI=uri,
-        HOLDFAST_CHECKPOINT_ENDPOINT="http://127.0.0.1:9",
+        checkpoint_uri=uri,
+        checkpoint_endpoint="http://127.0.0.1:9",
         HOLDFAST_CHECKPOINT_ACCESS_KEY_ID="a",
         HOLDFAST_CHECKPOINT_SECRET_ACCESS_KEY="b",
     )

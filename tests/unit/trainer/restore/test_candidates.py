@@ -6,8 +6,8 @@ import pytest
 from tests.support.trainer import stores
 from tests.support.trainer.stores import MemoryStorage, environment, identity
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import CheckpointCorruptError, EnvironmentVariableError, StorageUnreachableError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.restore.candidates import Candidates, start
@@ -50,7 +50,7 @@ def test_the_own_prefix_as_the_source_is_refused_before_anything_is_set_aside(ad
     first.start("Auto")
     stores.save(first, 10, {"objects": {}}, [{}])
     before = dict(storage.content)
-    again = replace(environment("memory://store", 1, HOLDFAST_JOB_UID="created again"), resume=address)
+    again = environment("memory://store", 1, HOLDFAST_JOB_UID="created again", resume=address)
     with pytest.raises(EnvironmentVariableError, match="prefix of this job itself; set it to Auto"):
         start(again, RetryingStorage(storage))
     assert storage.content == before

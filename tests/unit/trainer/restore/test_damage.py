@@ -14,9 +14,9 @@ from tests.support.trainer import stores
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import identity
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog import records
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import CheckpointCorruptError, CheckpointVersionError
 from holdfast_train.format import manifest, names
 from holdfast_train.format.sealed_json import canonical, sealed, unsealed

@@ -12,8 +12,8 @@ from tests.support.trainer.stores import MemoryStorage, identity
 from torch import nn
 
 import holdfast_train
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import MisconfiguredStorageError, NoCheckpointError, StateError
 from holdfast_train.folder.commit import FolderCommits
 from holdfast_train.folder.layouts import find

@@ -4,8 +4,8 @@ import pytest
 from tests.support.trainer import stores
 from tests.support.trainer.stores import MemoryStorage, identity
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints, Found
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import CheckpointCorruptError, KeyMissingError, NoCheckpointError, StorageError
 from holdfast_train.restore.source import read_newest_intact
 from holdfast_train.storage.retrying import RetryingStorage

@@ -19,7 +19,7 @@ def uri(tmp_path: Path) -> str:
     return f"file://{tmp_path}/prefix"
 
 
-MODEL = {"HOLDFAST_CHECKPOINT_RESUME_ONLY": "model"}
+MODEL = {"resume_only": ("model",)}
 
 
 class Training:
@@ -60,7 +60,7 @@ class Training:
 
 def tuned(uri: str, attempt: int = 1, /, **more: str) -> Environment:
     """The pod of another job, which starts from the checkpoints at `uri`."""
-    other = {"HOLDFAST_JOB": "other", "HOLDFAST_JOB_UID": "u", "HOLDFAST_CHECKPOINT_RESUME": uri}
+    other = {"HOLDFAST_JOB": "other", "HOLDFAST_JOB_UID": "u", "resume": uri}
     return environment(f"{uri}-tuned", attempt, **other, **more)
 
 
@@ -105,7 +105,7 @@ def test_an_attempt_that_was_lost_early_starts_warm_again(uri: str) -> None:
 )
 def test_names_that_cannot_be_restored(uri: str, tmp_path: Path, only: str, words: str) -> None:
     Training().losses(environment(uri), 2)
-    other = {"HOLDFAST_CHECKPOINT_RESUME_ONLY": only, "HOLDFAST_VERDICT_DIR": str(tmp_path)}
+    other = {"resume_only": tuple(only.split(",")), "HOLDFAST_VERDICT_DIR": str(tmp_path)}
     objects = {"model": torch.nn.Linear(3, 1), "ema": torch.nn.Linear(3, 1), "data": ElasticSampler(100, batch=10)}
     if only == "data":
         with Run(data=objects["data"], environment=environment(f"{uri}-data")) as run:

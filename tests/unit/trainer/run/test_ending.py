@@ -13,6 +13,7 @@ from tests.support.trainer.runs import Flaky, settle, train, verdict
 from tests.support.trainer.stores import environment
 from tests.support.waiting import wait_for
 
+from holdfast_protocol.settings import Every
 from holdfast_train import Run
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
@@ -76,7 +77,7 @@ def test_a_loop_that_trains_on_after_the_end_of_training_is_ended(uri: str, tmp_
 @pytest.mark.parametrize("broken", [True, False])
 def test_a_complete_training_without_its_last_checkpoint_is_refused(uri: str, tmp_path: Path, broken: bool) -> None:
     """Breaks if the rest of the program gets an older state than the trained one."""
-    train(environment(uri, HOLDFAST_CHECKPOINT_EVERY="2 steps"), 5)
+    train(environment(uri, every=Every(2)), 5)
     (newest,) = (Path(uri.removeprefix("file://")) / "manifests").glob("000000000005-*")
     newest.write_bytes(b"{}") if broken else newest.unlink()
     with pytest.raises(SystemExit) as ended:
@@ -127,7 +128,7 @@ def test_sigterm_in_the_last_step_still_completes(uri: str, tmp_path: Path) -> N
 
 
 def test_zombie_ends_fenced(uri: str, tmp_path: Path) -> None:
-    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), HOLDFAST_CHECKPOINT_EVERY="5 steps")
+    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), every=Every(5))
     with pytest.raises(SystemExit) as ended, Run(counter=Counter(), environment=where) as run:
         for step in run.steps(100):
             settle(run)
@@ -235,7 +236,7 @@ class TwoRanks(Ranks):
 
 # Breaks if rank 0 begins a save that the node of another rank does not live to see.
 def test_the_earliest_deadline_of_all_nodes_counts(uri: str, tmp_path: Path) -> None:
-    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), HOLDFAST_GRACE_SECONDS="3600")
+    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), grace=3600)
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(50):
             if step == 2:
@@ -260,7 +261,7 @@ def test_leaving_does_not_wait_for_a_save_that_hangs(uri: str, tmp_path: Path, m
 
     monkeypatch.setattr(FolderStorage, "write", write)
     monkeypatch.setattr("holdfast_train.save.arena.fits", lambda size: False)  # one arena, and no other
-    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), HOLDFAST_CHECKPOINT_EVERY="2 steps")
+    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), every=Every(2))
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(50):
             if step == 4:
@@ -282,7 +283,7 @@ def test_a_pod_that_leaves_gives_up_what_its_writer_keeps(
         return run_job(upload, one)
 
     monkeypatch.setattr(Upload, "run", count)
-    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), HOLDFAST_CHECKPOINT_EVERY="2 steps")
+    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), every=Every(2))
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(50):
             settle(run)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from holdfast_train.environment import Spike
+from holdfast_protocol.settings import Spike
 from holdfast_train.run.finite import IN_WINDOW, READ_EVERY, WINDOW, Fault, FiniteGuard, _Ring
 
 NAN, INF = float("nan"), float("inf")

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import holdfast_train
+from holdfast_protocol import variables
 from holdfast_train.pod.launcher.program import Running, Starter
-from holdfast_train.pod.launcher.restart.in_place import FOLDER, InPlace
+from holdfast_train.pod.launcher.restart.in_place import InPlace
 
 PEER = "[gloo/transport/tcp/pair.cc:561] Connection closed by peer [127.0.0.1]:1"
 PROGRAM = f"""
@@ -49,7 +50,7 @@ class Started:
 
     def __init__(self, folder: Path, what: str) -> None:
         self.launcher = InPlace(str(folder), Starter())
-        inherited = {**os.environ, FOLDER: str(folder)}
+        inherited = {**os.environ, variables.IN_PLACE: str(folder)}
         self.variables = {**inherited, "HOLDFAST_ATTEMPT": "1", "GONE": "1"}
         self.running = Running.of(
             Starter().start([sys.executable, "-c", PROGRAM, what], self.variables), self.variables
@@ -87,9 +88,9 @@ def program(tmp_path: Path) -> Iterator[Callable[[str], Started]]:
 
 
 def test_without_a_launcher_the_function_is_called_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv(FOLDER, raising=False)
+    monkeypatch.delenv(variables.IN_PLACE, raising=False)
     assert holdfast_train.restart_in_place(lambda: 5) == 5
-    monkeypatch.setenv(FOLDER, str(tmp_path))  # of a launcher that has not started this process itself
+    monkeypatch.setenv(variables.IN_PLACE, str(tmp_path))  # of a launcher that has not started this process itself
     assert holdfast_train.restart_in_place(lambda: 6) == 6
     assert not list(tmp_path.iterdir())
 

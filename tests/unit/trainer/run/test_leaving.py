@@ -6,6 +6,7 @@ import time
 import pytest
 from tests.support.trainer.stores import MemoryStorage, identity
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog import records
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
@@ -20,7 +21,7 @@ class Attempt:
     def __init__(self) -> None:
         self.memory = MemoryStorage()
         self.storage = RetryingStorage(self.memory)
-        self.checkpoints = Checkpoints(self.storage, identity(1), records.Keep())
+        self.checkpoints = Checkpoints(self.storage, identity(1), Keep())
         self.checkpoints.start("Auto")
 
     def hand_over(self, seconds: float) -> None:
@@ -56,7 +57,7 @@ def test_handover_that_is_refused_is_one_line(attempt: Attempt, capsys: pytest.C
 
 
 def test_handover_when_the_successor_has_begun_already(attempt: Attempt, capsys: pytest.CaptureFixture[str]) -> None:
-    Checkpoints(attempt.storage, identity(2), records.Keep()).start("Auto")
+    Checkpoints(attempt.storage, identity(2), Keep()).start("Auto")
     attempt.hand_over(10.0)
     assert attempt.handovers == 0
     assert "attempt 2 (pod pod-uid-1-2) has started" in capsys.readouterr().err

@@ -13,6 +13,7 @@ from tests.support.trainer.stores import environment
 from tests.support.waiting import wait_for
 
 import holdfast_train
+from holdfast_protocol.settings import Every
 from holdfast_train import Run
 from holdfast_train.environment import Environment
 from holdfast_train.examples.stub import Counter
@@ -49,7 +50,7 @@ def test_draws_are_the_same_through_polls_failures_and_saves(
     monkeypatch.setattr("holdfast_train.pod.reporter.LONGEST_BACK_OFF", 0.02)
     monkeypatch.setattr("holdfast_train.storage.retrying.FIRST_DELAY", 0.001)
     monkeypatch.setattr(module, "SAVE_PATIENCE", 0.05)
-    where = environment(f"file://{tmp_path}/prefix", HOLDFAST_CHECKPOINT_EVERY="2 steps", **endpoint.variables)
+    where = environment(f"file://{tmp_path}/prefix", every=Every(2), **endpoint.variables)
     assert draws(where, endpoint, flaky) == draws(None)
 
 

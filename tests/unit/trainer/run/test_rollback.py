@@ -8,6 +8,7 @@ import pytest
 from tests.support.trainer.runs import settle, verdict
 from tests.support.trainer.stores import environment, identity
 
+from holdfast_protocol.settings import Every
 from holdfast_train import ElasticSampler, Run
 from holdfast_train.commitlog import records
 from holdfast_train.commitlog.log import CommitLog
@@ -22,8 +23,8 @@ NAN = float("nan")
 
 def run(folder: Path, attempt: int, goal: int, *, bad: range = range(0), action: str = "Rollback") -> tuple[Any, int]:
     """Train, saving every 50 steps. The exit code, None if there is none, and the step at which training began."""
-    variables = {"HOLDFAST_CHECKPOINT_EVERY": "50 steps", "HOLDFAST_VERDICT_DIR": str(folder)}
-    where = environment(f"file://{folder}/prefix", attempt, HOLDFAST_NON_FINITE=action, **variables)
+    variables = {"every": Every(50), "HOLDFAST_VERDICT_DIR": str(folder)}
+    where = environment(f"file://{folder}/prefix", attempt, non_finite=action, **variables)
     begun = -1
     try:
         with Run(counter=Counter(), environment=where) as training:
@@ -164,8 +165,8 @@ SAMPLES, BATCH = 3000, 4
 
 def train_on_data(folder: Path, attempt: int, goal: int, poisoned: set[int]) -> tuple[Any, int, list[list[int]]]:
     """As `run`, with losses that depend on the data. Also the samples of each step."""
-    variables = {"HOLDFAST_CHECKPOINT_EVERY": "50 steps", "HOLDFAST_VERDICT_DIR": str(folder)}
-    where = environment(f"file://{folder}/prefix", attempt, HOLDFAST_NON_FINITE="Rollback", **variables)
+    variables = {"every": Every(50), "HOLDFAST_VERDICT_DIR": str(folder)}
+    where = environment(f"file://{folder}/prefix", attempt, non_finite="Rollback", **variables)
     sampler = ElasticSampler(SAMPLES, batch=BATCH, seed=3, rank=0, ranks=1)
     begun, seen = -1, []
     try:

@@ -14,6 +14,7 @@ from tests.support.trainer.runs import Flaky, settle, train, verdict
 from tests.support.trainer.stores import environment
 from tests.support.waiting import wait_for
 
+from holdfast_protocol.settings import Every
 from holdfast_train import Run
 from holdfast_train.errors import StateError, StorageDeniedError
 from holdfast_train.examples.stub import Counter
@@ -67,10 +68,10 @@ def test_prefix_of_another_job(uri: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("resume", "step"), [("Auto", 4), ("Never", None)])
 def test_job_created_anew(uri: str, resume: str, step: int | None) -> None:
     train(environment(uri, 7), 50, stop=3)
-    anew = environment(uri, 1, HOLDFAST_JOB_UID="uid-2", HOLDFAST_CHECKPOINT_RESUME=resume)
+    anew = environment(uri, 1, HOLDFAST_JOB_UID="uid-2", resume=resume)
     _, run = train(anew, 50, stop=10)
     assert run.resumed_from == step
-    _, run = train(environment(uri, 2, HOLDFAST_JOB_UID="uid-2", HOLDFAST_CHECKPOINT_RESUME=resume), 50, stop=20)
+    _, run = train(environment(uri, 2, HOLDFAST_JOB_UID="uid-2", resume=resume), 50, stop=20)
     assert run.resumed_from == 11
 
 
@@ -80,7 +81,7 @@ def test_resume_from_another_prefix(uri: str, tmp_path: Path, whole_prefix: bool
     before = FolderStorage(uri.removeprefix("file://")).keys("")
     (manifest,) = FolderStorage(uri.removeprefix("file://")).keys("manifests/")
     address = uri if whole_prefix else f"{uri}/{manifest}"
-    other = {"HOLDFAST_JOB": "other", "HOLDFAST_JOB_UID": "u", "HOLDFAST_CHECKPOINT_RESUME": address}
+    other = {"HOLDFAST_JOB": "other", "HOLDFAST_JOB_UID": "u", "resume": address}
     _, run = train(environment(f"{uri}-2", **other), 50, stop=10)
     assert run.resumed_from == 4
     assert FolderStorage(uri.removeprefix("file://")).keys("") == before  # read only
@@ -91,13 +92,13 @@ def test_resume_from_another_prefix(uri: str, tmp_path: Path, whole_prefix: bool
 @pytest.mark.parametrize("resume", ["Sometimes", "file:///nowhere/at/all", "s4://x/y"])
 def test_resume_that_makes_no_sense(uri: str, resume: str, tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as ended:
-        train(environment(uri, HOLDFAST_CHECKPOINT_RESUME=resume, HOLDFAST_VERDICT_DIR=str(tmp_path)), 5)
+        train(environment(uri, resume=resume, HOLDFAST_VERDICT_DIR=str(tmp_path)), 5)
     assert ended.value.code == 78
     assert verdict(tmp_path)["result"] == "misconfigured"
 
 
 def test_corrupt_newest_falls_back(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
-    losses, _ = train(environment(uri, HOLDFAST_CHECKPOINT_EVERY="2 steps"), 50, stop=6)
+    losses, _ = train(environment(uri, every=Every(2)), 50, stop=6)
     folder = Path(uri.removeprefix("file://"))
     newest = max((folder / "manifests").iterdir())
     newest.write_bytes(newest.read_bytes().replace(b'"total"', b'"totul"'))
@@ -108,7 +109,7 @@ def test_corrupt_newest_falls_back(uri: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_storage_down_during_a_save_costs_no_training(uri: str, flaky: Flaky) -> None:
-    where = environment(uri, HOLDFAST_CHECKPOINT_EVERY="5 steps")
+    where = environment(uri, every=Every(5))
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(20):
             settle(run)
@@ -119,7 +120,7 @@ def test_storage_down_during_a_save_costs_no_training(uri: str, flaky: Flaky) ->
 
 
 def test_a_save_that_is_refused_is_reported_and_training_goes_on(uri: str, flaky: Flaky, endpoint: Endpoint) -> None:
-    where = environment(uri, HOLDFAST_CHECKPOINT_EVERY="5 steps", **endpoint.variables)
+    where = environment(uri, every=Every(5), **endpoint.variables)
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(20):
             settle(run)
@@ -156,7 +157,7 @@ def test_notice_during_a_save_starts_no_other_step(uri: str, tmp_path: Path) -> 
                 os.kill(os.getpid(), signal.SIGTERM)
             return super().state_dict()
 
-    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), HOLDFAST_CHECKPOINT_EVERY="5 steps")
+    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), every=Every(5))
     with Run(counter=Slow(), environment=where) as run:
         done = list(run.steps(50))
     assert done == [0, 1, 2, 3, 4]
@@ -241,7 +242,7 @@ def test_an_object_that_was_added_is_accepted_by_a_rule(
     train(environment(uri), 50, stop=3)
     where = environment(uri, 2)
     if elsewhere:
-        where = environment(f"{uri}-2", HOLDFAST_JOB="other", HOLDFAST_CHECKPOINT_RESUME=uri)
+        where = environment(f"{uri}-2", HOLDFAST_JOB="other", resume=uri)
     other = Counter()
     with Run(counter=Counter(), other=other, rules={"ObjectAdded": "warn"}, environment=where) as run:
         assert (run.resumed_from, other.total) == (4, 0)
@@ -370,7 +371,7 @@ def test_objects_without_state_are_refused() -> None:
 
 
 def test_interval_in_seconds(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Run(counter=Counter(), environment=environment(uri, HOLDFAST_CHECKPOINT_EVERY="60s")) as run:
+    with Run(counter=Counter(), environment=environment(uri, every=Every(seconds=60))) as run:
         for step in run.steps(20):
             if step == 7:
                 run._saving.state_at -= 61

@@ -70,7 +70,7 @@ class _Pair:
         self.store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         self.ranks = []
         for rank in (0, 1):
-            where = environment("file:///nowhere", HOLDFAST_SLOW_WINDOW="0.05", HOLDFAST_RANK=str(rank + 4))
+            where = environment("file:///nowhere", slow_window=0.05, HOLDFAST_RANK=str(rank + 4))
             one = SlowRanks()
             monkeypatch.setattr(one._own, "take", lambda rank=rank: self._take(rank))
             one.start(where, _Ranks(rank, self.store), [], self.progress, self._change)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast_train.environment import Spike
+from holdfast_protocol.settings import Spike
 from holdfast_train.run.spike import SpikeRule
 
 SPIKE = Spike(deviations=10, steps=5, window=50)

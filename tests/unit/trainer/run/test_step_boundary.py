@@ -7,6 +7,7 @@ import torch
 from tests.support.trainer.runs import settle, verdict
 from tests.support.trainer.stores import environment
 
+from holdfast_protocol.settings import Every
 from holdfast_train import Run, load
 from holdfast_train.examples.stub import Counter
 from holdfast_train.storage.folder import FolderStorage
@@ -68,7 +69,7 @@ def test_a_save_after_the_loop_was_left_is_made_at_once(prefix: str) -> None:
 
 
 def test_a_save_that_was_put_off_is_made_once_beside_one_that_is_due(prefix: str) -> None:
-    where = environment(f"file://{prefix}", HOLDFAST_CHECKPOINT_EVERY="2 steps")
+    where = environment(f"file://{prefix}", every=Every(2))
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(4):
             settle(run)

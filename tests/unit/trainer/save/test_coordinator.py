@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.support.trainer.stores import environment
 
+from holdfast_protocol.settings import Keep
 from holdfast_train import memory
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.errors import StorageFullError, StorageUnreachableError
 from holdfast_train.examples.stub import Counter
 from holdfast_train.progress import Progress
@@ -26,7 +26,7 @@ from holdfast_train.storage.opening import open_retrying
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Iterator[SaveCoordinator]:
     where = environment(f"file://{tmp_path}/prefix")
-    checkpoints = Checkpoints(open_retrying(where, where.checkpoint_uri or ""), where.identity, Keep())
+    checkpoints = Checkpoints(open_retrying(where, where.settings.checkpoint_uri or ""), where.identity, Keep())
     checkpoints.start("Auto")
     found = SaveCoordinator(
         Open(where, 0, 1, checkpoints.log.fence),

@@ -10,6 +10,7 @@ import torch
 from tests.support.trainer.adapted import Adapted, Training
 from tests.support.waiting import wait_for
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog import records
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.rules import check_may_use
@@ -204,7 +205,7 @@ def test_a_change_that_is_undone_before_its_checksum_is_noticed(
 
 @pytest.fixture
 def training(tmp_path: Path) -> Iterator[Training]:
-    found = Training(tmp_path / "prefix", HOLDFAST_CHECKPOINT_KEEP_LAST="2")
+    found = Training(tmp_path / "prefix", keep=Keep(2))
     yield found
     found.saver.close()
 
@@ -270,7 +271,7 @@ def test_shared_data_stays_while_a_checkpoint_uses_it_and_then_goes(training: Tr
 
 
 def test_shared_data_goes_with_its_last_checkpoint(tmp_path: Path) -> None:
-    training = Training(tmp_path / "prefix", HOLDFAST_CHECKPOINT_KEEP_LAST="1")
+    training = Training(tmp_path / "prefix", keep=Keep(1))
     training.save(1)
     shared = training.keys()[1][0]
     training.save(2)

@@ -1,12 +1,13 @@
 """When to save: Daly's interval, its bounds, and the most that an interruption may cost."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast_train.environment import Every
+from holdfast_protocol.settings import Every
 from holdfast_train.save.interval import (
     LONGEST,
     MOST_SHARE,
@@ -101,7 +102,7 @@ def test_interval_for_an_interruption(costs: tuple[Cost, ...], max_lost_work: fl
     assert longest_interval(costs, max_lost_work) == pytest.approx(seconds)
 
 
-STEPS, TEN_MINUTES, AUTO = Every(steps=5), Every(seconds=600.0), Every(auto=True, between_interruptions=7200.0)
+STEPS, TEN_MINUTES, AUTO = Every(steps=5), Every(seconds=600.0), Every(mean_time_between_interruptions=7200.0)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ STEPS, TEN_MINUTES, AUTO = Every(steps=5), Every(seconds=600.0), Every(auto=True
         (Every(steps=5, max_lost_work=60.0), (cost(10.0),), {"step": 6, "age": 39.0, "last_step": 10.0}, False),
         (Every(seconds=60.0, max_lost_work=60.0), (cost(10.0),), {"age": 51.0}, True),
         (
-            Every(auto=True, between_interruptions=7200.0, max_lost_work=60.0),
+            Every(mean_time_between_interruptions=7200.0, max_lost_work=60.0),
             (cost(1.0),),
             {"age": 58.0, "last_step": 2.0},
             True,
@@ -163,7 +164,7 @@ def test_more_expensive_saves_are_fewer(
     assert auto_interval(costs, between) <= auto_interval(costlier, between) * (1 + 1e-9)
 
 
-everys = st.sampled_from([Every(steps=10**6), Every(seconds=1e6), Every(auto=True), AUTO])
+everys = st.sampled_from([Every(steps=10**6), Every(seconds=1e6), Every(), AUTO])
 
 
 @given(everys, costs_strategy, st.floats(10, 7200), st.floats(0.1, 5.0))
@@ -174,7 +175,7 @@ def test_no_interruption_costs_more_than_it_may(
     commit costs at most maxLostWork; otherwise a warning says that this cannot be met, and the interruption costs at
     most one step more.
     """
-    every = Every(every.steps, every.seconds, every.auto, every.between_interruptions, max_lost_work)
+    every = replace(every, max_lost_work=max_lost_work)
     commit = max((one.commit for one in costs), default=max_lost_work / 2)
     age = 0.0
     for step in range(1, 10**6):
@@ -192,10 +193,10 @@ def test_no_interruption_costs_more_than_it_may(
     ("every", "costs", "words"),
     [
         (AUTO, (cost(90.0),), None),
-        (Every(auto=True, max_lost_work=60.0), (), None),
-        (Every(auto=True, max_lost_work=60.0), (cost(1.0),), None),
+        (Every(max_lost_work=60.0), (), None),
+        (Every(max_lost_work=60.0), (cost(1.0),), None),
         (
-            Every(auto=True, max_lost_work=60.0),
+            Every(max_lost_work=60.0),
             (cost(1.0, 40.0),),
             "checkpoint.maxLostWork (60 s) cannot be met: a save takes 40.0 s until it is committed, so an "
             "interruption may cost 80.0 s; allow at least that, or use a faster storage",

@@ -7,6 +7,7 @@ import pytest
 from tests.support.trainer.stores import environment
 from tests.unit.trainer.restore.test_shared_by_node import Threads
 
+from holdfast_protocol.settings import Settings
 from holdfast_train.environment import Environment
 from holdfast_train.ranks import Ranks
 from holdfast_train.save.links import Links, link, next_rank
@@ -31,7 +32,7 @@ def test_the_rank_with_the_same_place_on_the_next_node(nodes: str, keepers: list
 def own(rank: int, **changes: Any) -> Environment:
     found = environment(None)
     found = replace(found, identity=replace(found.identity, pod_uid=f"pod-{rank}"))
-    return replace(found, nodes=2, pod_ip="127.0.0.1", peers=True, **changes)
+    return replace(found, nodes=2, pod_ip="127.0.0.1", settings=Settings(peers=True), **changes)
 
 
 def linked(*environments: Environment) -> list[Links | None]:
@@ -59,6 +60,6 @@ def test_if_one_rank_cannot_listen_no_rank_is_linked(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err.count("no copies of the state are sent to other nodes") == 2
 
 
-@pytest.mark.parametrize("changes", [{"peers": False}, {"nodes": 1}])
+@pytest.mark.parametrize("changes", [{"settings": Settings()}, {"nodes": 1}])
 def test_without_the_setting_nothing_listens(changes: dict[str, Any]) -> None:
     assert linked(*(replace(own(rank), **changes) for rank in range(2))) == [None, None]

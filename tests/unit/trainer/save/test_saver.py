@@ -16,6 +16,7 @@ import torch
 from tests.support.trainer.runs import Training
 from tests.support.waiting import wait_for
 
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.errors import StateError, StorageFullError, WriterLostError
 from holdfast_train.format.names import CheckpointName
@@ -120,7 +121,7 @@ def test_the_upload_is_not_limited_while_training_waits(tmp_path: Path, monkeypa
         original(rate, seconds)
 
     monkeypatch.setattr(RateLimit, "_until_lifted", until_lifted)
-    training = Training(tmp_path, HOLDFAST_CHECKPOINT_UPLOAD_RATE="1")  # a byte a second
+    training = Training(tmp_path, upload_rate=1)  # a byte a second
     training.model.register_buffer("much", torch.zeros(4 << 20, dtype=torch.uint8))
     with contextlib.closing(training.saver):
         for step in (1, 2):  # the limit applies again after the first one
@@ -333,7 +334,7 @@ def test_a_commit_is_reported_before_old_checkpoints_are_deleted(
         original(storage, keys)
 
     monkeypatch.setattr(FolderStorage, "delete", delete)
-    training = Training(tmp_path, HOLDFAST_CHECKPOINT_KEEP_LAST="1")
+    training = Training(tmp_path, keep=Keep(1))
     for step in (1, 2):
         assert isinstance(training.save(step), Saved)
     manifests = tmp_path / "prefix" / "manifests"
@@ -357,7 +358,7 @@ def test_a_pod_that_has_to_leave_does_not_wait_for_deletes(tmp_path: Path, monke
 
     monkeypatch.setattr(RetryingStorage, "shorten_deadline", shorten_and_tell)
     before = set(threading.enumerate())
-    training = Training(tmp_path, HOLDFAST_CHECKPOINT_KEEP_LAST="1")
+    training = Training(tmp_path, keep=Keep(1))
     assert isinstance(training.save(1), Saved)
     shortened.clear()
     monkeypatch.setattr(Checkpoints, "publish", publish_late)

@@ -2,8 +2,9 @@
 
 import pytest
 
+from holdfast_protocol.settings import Every
 from holdfast_train.commitlog.checkpoints import Saved
-from holdfast_train.environment import Credentials, Every
+from holdfast_train.environment import Credentials
 from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
 from holdfast_train.progress import Progress
 from holdfast_train.save import schedule
@@ -64,7 +65,7 @@ class Clock:
 
 
 def test_auto_follows_what_saves_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, auto = Clock(monkeypatch), Every(auto=True, between_interruptions=7200.0)
+    clock, auto = Clock(monkeypatch), Every(mean_time_between_interruptions=7200.0)
     found = SaveSchedule(Progress())
 
     def steps_until_due() -> int:
@@ -123,7 +124,7 @@ def test_a_skipped_save_stays_due(monkeypatch: pytest.MonkeyPatch) -> None:
     for every in (
         Every(steps=1000, max_lost_work=60.0),
         Every(seconds=30.0),
-        Every(auto=True, between_interruptions=600.0),
+        Every(mean_time_between_interruptions=600.0),
     ):
         found = SaveSchedule(Progress())
         found.start(None)

@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 from tests.support.http.progress_endpoint import Endpoint
-from tests.support.staging.datasets import FILES, Store, content, variable
+from tests.support.staging.datasets import FILES, Store, content, wanted
 from tests.support.trainer.stores import environment
 
+from holdfast_protocol.settings import Data
 from holdfast_train.errors import DataInvalidError, DataTooLargeError, HoldfastTrainError, StorageUnreachableError
 from holdfast_train.staging.folder import DataFolder
 from holdfast_train.staging.process import stage
-from holdfast_train.staging.request import Request, read_requests
 
 
-def requests(folder: Path, *names: str) -> tuple[Request, ...]:
+def requests(folder: Path, *names: str) -> tuple[Data, ...]:
     """Each of the buckets into a folder of its name."""
     entries = [{"from": f"file://{folder}/{name}", "to": f"{folder}/data/{name}", "mount": str(folder)}
                for name in names]  # fmt: skip
-    return read_requests(variable(*entries))
+    return wanted(*entries)
 
 
 def test_two_kinds_of_data_with_one_report(tmp_path: Path, endpoint: Endpoint) -> None:
@@ -55,7 +55,7 @@ def test_a_store_that_does_not_answer_is_asked_again(tmp_path: Path, monkeypatch
             raise troubles.pop()
 
     store.before = away
-    monkeypatch.setattr("holdfast_train.staging.request.open_storage", lambda uri, **_: store)
+    monkeypatch.setattr("holdfast_train.staging.process.open_storage", lambda uri, **_: store)
     stage(requests(tmp_path, "one"), None)
     assert content(tmp_path / "data/one") == FILES
     store.add("more", b"more")

@@ -23,7 +23,7 @@ def test_figures_are_reported_until_all_is_there(endpoint: Endpoint) -> None:
 
 # Breaks if the program waits for an operator that is away.
 def test_an_operator_that_is_away_changes_nothing(endpoint: Endpoint, capfd: object) -> None:
-    gone = {**endpoint.variables, "HOLDFAST_OPERATOR_URL": "https://127.0.0.1:1"}
+    gone = {**endpoint.variables, "operator_url": "https://127.0.0.1:1"}
     reporter = StagingReporter(environment(None, 1, **gone), Counts())
     reporter.start()
     reporter.finish()

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from holdfast_protocol import settings, variables
+
 from .connection import Connection
 from .keeper import Keeper, keeper
 from .left_ranks import LeftRanks
@@ -34,7 +36,6 @@ from .verdict_files import say, verdict_folder
 from .warm.spare import Spare
 from .warm.told import LIBRARIES
 
-IMPORTS = "HOLDFAST_IMPORTS"
 KILL_SECONDS = 30.0  # for processes to end after SIGKILL: one that hangs in a driver does not
 SIGNAL_SECONDS = 0.2  # between two looks whether a signal came while this node waits for an order
 HOOK = Path(__file__).resolve().parents[1]  # the file of the launcher, which has sitecustomize beside this package
@@ -51,14 +52,14 @@ def run_attempts(command: Sequence[str], environment: dict[str, str], grace: flo
     except ValueError as error:
         return classify(refusal(MISCONFIGURED, "EnvironmentInvalid", str(error)))
     adopt_orphans()
-    cold = environment.get("HOLDFAST_WARM_START") == "false"
+    cold = not settings.read(environment).warm_start
     with (
         keeper() as kept,
         closing(Starter() if cold else Spare(command, HOOK)) as new_process,
         in_place(environment, new_process) as starter,
     ):
         if kept is not None:
-            environment["HOLDFAST_KEEPER"] = kept.address
+            environment[variables.KEEPER] = kept.address
         return _Attempts(command, environment, grace, member, kept, starter=starter).run()
 
 
@@ -92,7 +93,7 @@ def _bound(address: str) -> socket.socket:
         found.bind((address, 0))
     except OSError as error:
         found.close()
-        raise ValueError(f"HOLDFAST_POD_IP is {address!r}; allowed: an address of this pod ({error})") from error
+        raise ValueError(f"{variables.POD_IP} is {address!r}; allowed: an address of this pod ({error})") from error
     return found
 
 
@@ -149,10 +150,10 @@ class _Attempts:
 
     def _prepare(self) -> None:
         """Import what the program imports, in a process of its own, while the other nodes still train."""
-        imports = [name for name in self._environment.get(IMPORTS, "").split(",") if name in LIBRARIES]
+        imports = [name for name in settings.read(self._environment).imports if name in LIBRARIES]
         if imports:
-            variables = attempt_variables(self._environment, self._member, Order("start", 1, self._member.address, 1))
-            self._starter.prepare(imports, variables | same_in_each_attempt(variables), self._signalled)
+            first = attempt_variables(self._environment, self._member, Order("start", 1, self._member.address, 1))
+            self._starter.prepare(imports, first | same_in_each_attempt(first), self._signalled)
 
     def _wait_for_order(self) -> Order | None:
         """Say that this node is ready, and wait for an order. None if a signal came."""
@@ -215,9 +216,9 @@ class _Attempts:
         stuck: list[int] = []
         with (
             verdict_folder(self._variables(order)) as folder,
-            progress(self._variables(order, folder), folder) as (variables, listeners),
+            progress(self._variables(order, folder), folder) as (environment, listeners),
         ):
-            program = Program(self._command, variables, self._grace, self._starter, listeners)
+            program = Program(self._command, environment, self._grace, self._starter, listeners)
             program.listen()
             if self._signal is not None:
                 return self._left(), False
@@ -227,7 +228,7 @@ class _Attempts:
             if self._kept is not None:
                 self._kept.expect_program()
             others = self._starter.processes
-            beside = self._starter.beside(program, variables, folder)
+            beside = self._starter.beside(program, environment, folder)
             with LeftRanks(folder, program.end_left, others), beside:
                 end = program.run(
                     folder,
@@ -245,9 +246,9 @@ class _Attempts:
     def _variables(self, order: Order, folder: str | None = None) -> dict[str, str]:
         """The environment of an attempt. Each has a folder of its own, so that verdicts of another one do not count."""
         found = attempt_variables(self._environment, self._member, order)
-        given = found.get("HOLDFAST_VERDICT_DIR")
+        given = found.get(variables.VERDICT_DIR)
         if folder or given:
-            found["HOLDFAST_VERDICT_DIR"] = folder or str(Path(given or "", f"attempt-{order.attempt}"))
+            found[variables.VERDICT_DIR] = folder or str(Path(given or "", f"attempt-{order.attempt}"))
         return found
 
     def _regroup(self, program: Program, folder: str | None, order: Order) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .program import NOT_FOUND, Program, refusal
+from holdfast_protocol import settings, variables
+from holdfast_protocol.document import DocumentError
+
+from .program import MISCONFIGURED, NOT_FOUND, Program, refusal
 from .progress_relay import progress
 from .signals.forwarding import shutdown_timeout
 from .verdict import classify, exit_code
@@ -23,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = command[1:]
     environment = dict(os.environ)
     verdict = _run(command, environment)
-    write_verdict(environment.get("HOLDFAST_TERMINATION_LOG"), verdict)
+    write_verdict(environment.get(variables.TERMINATION_LOG), verdict)
     for number in (signal.SIGTERM, signal.SIGINT):  # the verdict is written: a late signal must not change the code
         signal.signal(number, signal.SIG_IGN)
     return exit_code(verdict)
@@ -34,30 +36,32 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
     if not command:
         text = "no command was given; usage: holdfast-run -- COMMAND [ARGUMENT ...]"
         return classify(refusal(NOT_FOUND, "CommandNotFound", text))
-    text = environment.get("HOLDFAST_GRACE_SECONDS", "")
-    grace = float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else 30.0
-    environment["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = str(shutdown_timeout(grace))
+    try:
+        own = settings.read(environment)
+    except DocumentError as error:
+        return classify(refusal(MISCONFIGURED, "EnvironmentInvalid", str(error)))
+    environment["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = str(shutdown_timeout(own.grace))
     environment.setdefault("PYTHONUNBUFFERED", "1")  # otherwise a killed program loses its last lines
     environment.setdefault("PYTHONFAULTHANDLER", "1")  # a program that crashes, or hangs, shows where it was
-    if environment.get("HOLDFAST_TRACKING_MLFLOW"):
+    if own.mlflow:
         from .tracking.mlflow_run import mlflow_variables  # noqa: PLC0415 - other jobs need none of its imports
 
         environment |= mlflow_variables(environment)
-    if environment.get("HOLDFAST_DATA"):
+    if own.data:
         from .staging.stager import stage  # noqa: PLC0415 - other jobs need none of its imports
 
         if (end := stage(environment)) is not None:
             return classify(end)
-    if environment.get("HOLDFAST_NODES", "1") not in ("", "1"):
+    if variables.has_several_nodes(environment):
         from .attempts import run_attempts  # noqa: PLC0415 - a training on one node needs none of its imports
 
-        return run_attempts(command, environment, grace)
+        return run_attempts(command, environment, own.grace)
     with verdict_folder(environment) as folder:
         if folder:
-            environment["HOLDFAST_VERDICT_DIR"] = folder
-        with progress(environment, folder) as (variables, listeners):
-            program = Program(command, variables, grace, listeners=listeners)
-            if environment.get("HOLDFAST_CHECKPOINT_FOLDER"):
+            environment[variables.VERDICT_DIR] = folder
+        with progress(environment, folder) as (changed, listeners):
+            program = Program(command, changed, own.grace, listeners=listeners)
+            if own.folder:
                 from .folder_writer import run_with_folder  # noqa: PLC0415 - other jobs need none of its imports
 
                 return classify(run_with_folder(program, environment, folder))

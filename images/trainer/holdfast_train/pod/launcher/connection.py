@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from holdfast_protocol.settings import Settings
+
 MAX_ANSWER = 1 << 20
 
 
@@ -24,6 +26,11 @@ class Target(NamedTuple):
     job: str
     token_file: str | None
     ca_file: str | None
+
+    @classmethod
+    def of(cls, settings: Settings, namespace: str, job: str) -> Target:
+        """The endpoint that the settings of a pod name."""
+        return cls(settings.operator_url or "", namespace, job, settings.token_file, settings.ca_file)
 
 
 class Answer(NamedTuple):

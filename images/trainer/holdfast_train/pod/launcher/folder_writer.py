@@ -18,12 +18,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from holdfast_protocol import variables
+
 from .program import MISCONFIGURED, Program, refusal
 from .verdict import End, RankVerdict
 from .verdict_files import LIBRARY, read_rank_verdicts, say
 
 ENDED = "the process that saves checkpoint.folder ends each time that it is started: the last checkpoints are not saved"
-NEWEST = "HOLDFAST_NEWEST_CHECKPOINT"  # of the program: the path from which it can resume
 AGAIN = "again"  # to a writer that takes the place of one that has ended, beside the program
 AGAIN_SECONDS, AGAIN_MOST = 1.0, 60.0  # the first pause before that, and the longest
 LOOK_SECONDS = 0.2  # between two looks whether a signal came
@@ -40,7 +41,7 @@ def run_with_folder(program: Program, environment: dict[str, str], folder: str |
     if refused is not None:
         return refused
     if writer.newest:
-        program.inform(NEWEST, writer.newest)
+        program.inform(variables.NEWEST_CHECKPOINT, writer.newest)
     program.not_of_it = writer.processes
     end = program.run(folder, on_start=lambda: writer.on_fenced(program.end_left))
     writer.finish(end, lambda: program.deadline - time.monotonic())

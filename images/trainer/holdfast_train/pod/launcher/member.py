@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from holdfast_protocol import settings, variables
+
 from .connection import Target
 from .member_call import Order
 
@@ -31,7 +33,7 @@ def read_member(environment: Mapping[str, str]) -> Member:
 
     def required(name: str) -> str:
         if not environment.get(name):
-            raise ValueError(f"{name} is not set; it is required if HOLDFAST_NODES is above 1")
+            raise ValueError(f"{name} is not set; it is required if {variables.NODES} is above 1")
         return environment[name]
 
     def number(name: str, least: int, most: int) -> int:
@@ -40,20 +42,12 @@ def read_member(environment: Mapping[str, str]) -> Member:
             raise ValueError(f"{name} is {text!r}; allowed: a whole number from {least} to {most}")
         return int(text)
 
-    nodes = number("HOLDFAST_NODES", 1, 10**9)
-    return Member(
-        nodes,
-        number("HOLDFAST_RANK", 0, nodes - 1),
-        required("HOLDFAST_POD_IP"),
-        required("HOLDFAST_POD_UID"),
-        Target(
-            required("HOLDFAST_OPERATOR_URL"),
-            required("HOLDFAST_NAMESPACE"),
-            required("HOLDFAST_JOB"),
-            environment.get("HOLDFAST_TOKEN_FILE"),
-            environment.get("HOLDFAST_CA_FILE"),
-        ),
-    )
+    nodes = number(variables.NODES, 1, 10**9)
+    target = Target.of(settings.read(environment), required(variables.NAMESPACE), required(variables.JOB))
+    if not target.url:
+        raise ValueError(f"{variables.SETTINGS} has no operatorUrl; it is required if {variables.NODES} is above 1")
+    rank = number(variables.RANK, 0, nodes - 1)
+    return Member(nodes, rank, required(variables.POD_IP), required(variables.POD_UID), target)
 
 
 def why_refused(command: Sequence[str], environment: Mapping[str, str]) -> str | None:
@@ -73,9 +67,9 @@ def why_refused(command: Sequence[str], environment: Mapping[str, str]) -> str |
 def attempt_variables(environment: Mapping[str, str], member: Member, order: Order) -> dict[str, str]:
     """The program's environment for the attempt that `order` starts."""
     port, rank, nodes = str(order.port), str(member.rank), str(member.nodes)
-    found = {name: value for name, value in environment.items() if name != "HOLDFAST_PREDECESSOR"}
+    found = {name: value for name, value in environment.items() if name != variables.PREDECESSOR}
     found |= {
-        "HOLDFAST_ATTEMPT": str(order.attempt),
+        variables.ATTEMPT: str(order.attempt),
         "PET_NNODES": nodes,
         "PET_NODE_RANK": rank,
         "PET_MASTER_ADDR": order.address,
@@ -86,7 +80,7 @@ def attempt_variables(environment: Mapping[str, str], member: Member, order: Ord
         "GROUP_RANK": rank,
     }
     if order.predecessor is not None:
-        found["HOLDFAST_PREDECESSOR"] = str(order.predecessor)
+        found[variables.PREDECESSOR] = str(order.predecessor)
     if environment.get("PET_NPROC_PER_NODE", "1") == "1":  # the program needs no torchrun: it is the rank of its node
         found |= {"RANK": rank, "WORLD_SIZE": nodes, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     return found

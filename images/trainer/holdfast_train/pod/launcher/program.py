@@ -15,6 +15,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
+from holdfast_protocol import settings, variables
+
 from .output import OnData, Tee
 from .room import killed_processes
 from .signals.forwarding import Forwarding, shutdown_timeout
@@ -270,7 +272,7 @@ class Program:
         `end_rest` of `run` ends what the command leaves.
         """
         self._deadline = min(self._deadline, time.monotonic() + NOW_SECONDS)
-        attempt = self._environment.get("HOLDFAST_ATTEMPT", "")
+        attempt = self._environment.get(variables.ATTEMPT, "")
         with self._ending:
             is_asked = not self._has_ended.is_set() and self._starter.ask(self._pid, attempt)
             if is_asked:
@@ -290,7 +292,7 @@ class Program:
 
     def _watch(self, folder: str | None) -> contextlib.AbstractContextManager[None]:
         """Inside `with`, a training that hangs is ended, if the operator wants that."""
-        if not self._environment.get("HOLDFAST_STALL_TIMEOUT"):
+        if settings.read(self._environment).stall is None:
             return contextlib.nullcontext()
         from .stall_watch import StallWatch  # noqa: PLC0415 - a program that is not watched needs none of its imports
 

@@ -12,21 +12,22 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from holdfast_protocol import settings, variables
+
 from .output import OnData
 
 SERVER_URL, SERVER_TOKEN = "KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_TOKEN"
 _GIVEN = (SERVER_URL, SERVER_TOKEN, "KUBEFLOW_TRAINER_SERVER_CA_CERT")
-_NEEDED = ("HOLDFAST_OPERATOR_URL", "HOLDFAST_NAMESPACE", "HOLDFAST_JOB", "HOLDFAST_ATTEMPT")
+_NEEDED = (variables.NAMESPACE, variables.JOB, variables.ATTEMPT)
 _PROXIES, _NO_PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), ("no_proxy", "NO_PROXY")
 TOKEN_FILE = "progress-token"  # noqa: S105 - a name; a file beside the verdicts
 Note = Callable[[Mapping[str, Any]], None]
-PATTERNS = "HOLDFAST_PROGRESS_PATTERNS"
 ADDRESS = "127.0.0.1"
 
 
 def has_operator(environment: Mapping[str, str]) -> bool:
     """True if there is an operator to report to."""
-    return all(map(environment.get, _NEEDED))
+    return bool(settings.read(environment).operator_url) and all(map(environment.get, _NEEDED))
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
@@ -44,17 +45,17 @@ def progress(
     Once the program has reported by the protocol, its output is not read.
     """
     note, output = _note(environment, folder), None
-    if environment.get(PATTERNS):
+    if settings.read(environment).patterns:
         from .patterns.output_progress import output_progress  # noqa: PLC0415 - other jobs need none of its imports
 
         output = output_progress(environment, note)
     if output is None:
-        with progress_relay(environment, folder, note) as variables:
-            yield variables, (None, None)
+        with progress_relay(environment, folder, note) as changed:
+            yield changed, (None, None)
         return
     try:
-        with progress_relay(environment, folder, note, output.give_way) as variables:
-            yield variables, (output.add_out, output.add_err)
+        with progress_relay(environment, folder, note, output.give_way) as changed:
+            yield changed, (output.add_out, output.add_err)
     finally:
         output.finish()
 
@@ -62,14 +63,15 @@ def progress(
 def _note(environment: Mapping[str, str], folder: str | None) -> Note | None:
     """Who else gets each status: the history of the training, and what looks for hangs."""
     notes: list[Note] = []
-    if environment.get("HOLDFAST_CHECKPOINT_FOLDER") and folder is not None:
+    own = settings.read(environment)
+    if own.folder and folder is not None:
         from .relay.noted_progress import NotedProgress  # noqa: PLC0415 - of other jobs nobody writes the history here
 
         notes.append(NotedProgress(folder).note)
-    if environment.get("HOLDFAST_STALL_TIMEOUT") and folder is not None:
+    if own.stall and folder is not None:
         from .relay.told_steps import ToldSteps  # noqa: PLC0415 - a program that is not watched needs none of its imports
 
-        notes.append(ToldSteps(folder, environment.get("HOLDFAST_GOAL_STEPS", "")).note)
+        notes.append(ToldSteps(folder, environment.get(variables.GOAL_STEPS, "")).note)
 
     def note(status: Mapping[str, Any]) -> None:
         for one in notes:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import threading
 import time
 from collections import deque
@@ -19,11 +18,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast_protocol import settings, variables
+
 from .process_tree import descendants
-from .verdict_files import say
 
 LOOK_SECONDS = 1.0  # between two looks
-AUTO, AUTO_LEAST = "Auto", 300.0  # seconds: shorter outages of a data source are no hang
+AUTO_LEAST = 300.0  # seconds: shorter outages of a data source are no hang
 TIMES_P99, TIMES_LONGEST = 5.0, 2.0
 PAUSES_KEPT = 1000
 # Of one core, over the whole limit: a program that computes, loads or evaluates uses more. Its threads that only watch,
@@ -115,18 +115,6 @@ def _words(ranks: Mapping[int, Rank], seconds: float, limit: float, *, is_auto: 
     return text if len(set(steps.values())) == 1 else f"{text}; behind the others: rank {', '.join(behind)}"
 
 
-def read_limit(environment: Mapping[str, str]) -> tuple[bool, float | None]:
-    """Whether to look, and the limit in seconds, None for Auto."""
-    text = environment.get("HOLDFAST_STALL_TIMEOUT", "")
-    if text == AUTO:
-        return True, None
-    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
-        return True, float(text)
-    if text:
-        say(f"HOLDFAST_STALL_TIMEOUT is {text!r}; allowed: Auto or a number of seconds. A hang is not noticed")
-    return False, None
-
-
 def read_pulses(folder: str) -> dict[int, Rank]:
     """What each rank wrote last. A file that is being written is left out.
 
@@ -166,11 +154,12 @@ class StallWatch:
     """
 
     def __init__(self, folder: str | None, environment: Mapping[str, str], end: Callable[..., bool]) -> None:
-        self._is_on, seconds = read_limit(environment)
+        stall = settings.read(environment).stall
+        self._is_on = stall is not None
         self._folder = folder
-        self._pace = Pace(seconds)
-        self._is_auto = seconds is None
-        self._only_own = self._is_auto and environment.get("HOLDFAST_NODES", "1") not in ("", "1")
+        self._pace = Pace(None if stall is None else stall.timeout)
+        self._is_auto = stall is not None and stall.timeout is None
+        self._only_own = self._is_auto and variables.has_several_nodes(environment)
         self._end = end
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stall-watch", daemon=True)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from holdfast_protocol import variables
+
 from .verdict import RankVerdict, encode
 
 LAUNCHER_NAME = "holdfast-run"  # of the launcher's file in a pod
@@ -73,7 +75,7 @@ def verdict_folder(environment: dict[str, str]) -> Iterator[str | None]:
 
     It lies beside the launcher, because a program may empty the folder for temporary files.
     """
-    if given := environment.get("HOLDFAST_VERDICT_DIR"):
+    if given := environment.get(variables.VERDICT_DIR):
         Path(given).mkdir(parents=True, exist_ok=True)
         yield given
         return

@@ -13,6 +13,7 @@ from holdfast.api.status import Phase
 from holdfast.cli.errors import ExitCode
 from holdfast.cli.main import app
 from holdfast.cli.storage.address import Found, OfJob
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog import records
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.errors import FencedError
@@ -27,7 +28,7 @@ def holdfast(*args: str) -> Result:
 
 
 def start(folder: FolderStorage, number: int, keep: int = 9) -> Checkpoints:
-    made = Checkpoints(folder, identity(number), records.Keep(keep))
+    made = Checkpoints(folder, identity(number), Keep(keep))
     made.start("Auto")
     return made
 
@@ -89,7 +90,7 @@ def test_rollback_to_the_newest_healthy_one(folder: FolderStorage, first: Checkp
     assert "100 steps with finite losses" in " ".join(result.output.split())
     name = first.log.state.commits[0].name
     made = records.Commit(0, 130, 1, "2026-01-01T00:00:00+00:00", name, "00", 1, clean=105)
-    first.log.commit(replace(made, name=CheckpointName.new(130, 1)), records.Keep(9))
+    first.log.commit(replace(made, name=CheckpointName.new(130, 1)), Keep(9))
     assert holdfast("rollback", folder.uri, "--to", "healthy", "--yes").exit_code == 0
     assert start(folder, 2).log.state.commits[-1].step == 30
 

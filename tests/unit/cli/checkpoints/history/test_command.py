@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from holdfast.cli.errors import ExitCode
 from holdfast.cli.main import app
+from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.commitlog.records import Keep
 from holdfast_train.series.rows import Row
 from holdfast_train.series.segment import Header, encode, new_key
 from holdfast_train.storage.folder import FolderStorage

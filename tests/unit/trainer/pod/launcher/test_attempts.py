@@ -5,6 +5,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 import pytest
+from tests.support.trainer.pod_settings import pod_variables
 
 from holdfast_train.pod.launcher import attempts
 from holdfast_train.pod.launcher.attempts import HeldPort
@@ -78,7 +79,7 @@ class Prepares(Starter):
 # another environment than the program.
 def test_libraries_that_other_pods_have_told_are_imported_before_the_first_program() -> None:
     member = Member(2, 1, "127.0.0.1", "u-1", Target("", "", "", None, None))
-    given = {"PET_NPROC_PER_NODE": "1", "HOLDFAST_IMPORTS": "torch,my_module"}
+    given = pod_variables({"PET_NPROC_PER_NODE": "1"}, imports=("torch", "my_module"))
     starter = Prepares()
     attempts._Attempts([], given, 1.0, member, None, starter=starter)._prepare()
     ((imports, environment),) = starter.wanted

@@ -51,7 +51,7 @@ def test_one_node_has_no_part_of_several(tmp_path: Path, nodes: str) -> None:
 )
 def test_wrong_variables_of_several_nodes(tmp_path: Path, variables: dict[str, str], words: str) -> None:
     good = {"HOLDFAST_NODES": "2", "HOLDFAST_RANK": "0", "HOLDFAST_POD_IP": "127.0.0.1", "HOLDFAST_POD_UID": "u"}
-    good |= {"HOLDFAST_OPERATOR_URL": "https://127.0.0.1:9", "HOLDFAST_NAMESPACE": "ns", "HOLDFAST_JOB": "job"}
+    good |= {"operator_url": "https://127.0.0.1:9", "HOLDFAST_NAMESPACE": "ns", "HOLDFAST_JOB": "job"}
     process = start(tmp_path / "log", "true", **(good | variables))
     process.communicate(timeout=30)
     verdict = verdict_of(tmp_path / "log")

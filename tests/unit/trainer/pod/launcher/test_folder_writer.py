@@ -18,7 +18,7 @@ from holdfast_train.pod.launcher.verdict import End
 
 
 def test_writer_that_cannot_start(tmp_path: Path) -> None:
-    pod = {"HOLDFAST_CHECKPOINT_FOLDER": str(tmp_path / "outputs"), "HOLDFAST_JOB": ""}
+    pod = {"folder": str(tmp_path / "outputs"), "HOLDFAST_JOB": ""}
     process = start(tmp_path / "log", "touch", str(tmp_path / "started"), **pod)
     process.communicate(timeout=60)
     verdict = verdict_of(tmp_path / "log")
@@ -42,7 +42,7 @@ def test_signal_before_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     up = f"pathlib.Path({str(tmp_path / 'up')!r}).touch()"
     text = f"import pathlib, queue, signal\ndef main():\n    {up}\n    signal.pause()\n"
     (library / "folder" / "writer.py").write_text(text)
-    pod = {"HOLDFAST_CHECKPOINT_FOLDER": str(tmp_path / "outputs"), "PYTHONPATH": str(library.parent)}
+    pod = {"folder": str(tmp_path / "outputs"), "PYTHONPATH": str(library.parent)}
     process = start(tmp_path / "log", "touch", str(tmp_path / "started"), **pod)
     wait_for((tmp_path / "up").exists, 30, "the writer to run")
     process.send_signal(signal.SIGTERM)

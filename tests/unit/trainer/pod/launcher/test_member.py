@@ -3,20 +3,22 @@
 from collections.abc import Mapping
 
 import pytest
+from tests.support.trainer.pod_settings import pod_variables
 
 from holdfast_train.pod.launcher.member import Member, attempt_variables, read_member, why_refused
 from holdfast_train.pod.launcher.member_call import Order
 
-POD = {
-    "HOLDFAST_NODES": "4",
-    "HOLDFAST_RANK": "2",
-    "HOLDFAST_POD_IP": "10.0.0.3",
-    "HOLDFAST_POD_UID": "uid",
-    "HOLDFAST_OPERATOR_URL": "https://holdfast:8443",
-    "HOLDFAST_NAMESPACE": "ns",
-    "HOLDFAST_JOB": "job",
-    "HOLDFAST_TOKEN_FILE": "/token",
-}
+POD = pod_variables(
+    {},
+    HOLDFAST_NODES="4",
+    HOLDFAST_RANK="2",
+    HOLDFAST_POD_IP="10.0.0.3",
+    HOLDFAST_POD_UID="uid",
+    operator_url="https://holdfast:8443",
+    HOLDFAST_NAMESPACE="ns",
+    HOLDFAST_JOB="job",
+    token_file="/token",
+)
 
 
 def test_member() -> None:
@@ -33,7 +35,7 @@ def test_member() -> None:
         ("HOLDFAST_RANK", "4"),
         ("HOLDFAST_RANK", "-1"),
         ("HOLDFAST_POD_IP", ""),
-        ("HOLDFAST_OPERATOR_URL", ""),
+        ("HOLDFAST_SETTINGS", "{}"),
         ("HOLDFAST_JOB", ""),
     ],
 )

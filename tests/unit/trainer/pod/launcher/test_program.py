@@ -100,7 +100,7 @@ def test_a_signal_at_the_start_reaches_the_program_once(tmp_path: Path) -> None:
 
 def test_a_program_that_ignores_the_second_signal_is_killed(tmp_path: Path) -> None:
     code = "import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True)\nwhile True: signal.pause()"
-    env = {"HOLDFAST_VERDICT_DIR": str(tmp_path), "HOLDFAST_GRACE_SECONDS": "3600"}
+    env = {"HOLDFAST_VERDICT_DIR": str(tmp_path), "grace": 3600}
     process = start(tmp_path / "log", sys.executable, "-c", code, **env)
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
@@ -115,7 +115,7 @@ def test_after_a_second_signal_the_wait_for_a_writer_is_short(tmp_path: Path) ->
     (tmp_path / "leave-now").touch()  # of a launcher before this one
     with (tmp_path / "writer-1").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        env = {"HOLDFAST_VERDICT_DIR": str(tmp_path), "HOLDFAST_GRACE_SECONDS": "3600"}
+        env = {"HOLDFAST_VERDICT_DIR": str(tmp_path), "grace": 3600}
         process = start(tmp_path / "log", sys.executable, "-c", TELLS % 0, **env)
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
@@ -154,7 +154,7 @@ def test_program_gets_verdict_folder_and_torchrun_timeout(tmp_path: Path) -> Non
         "import os; v = os.environ; "
         "print(os.path.isdir(v['HOLDFAST_VERDICT_DIR']), v['TORCH_ELASTIC_SHUTDOWN_TIMEOUT'])"
     )
-    process = start(tmp_path / "log", sys.executable, "-c", code, HOLDFAST_GRACE_SECONDS="100")
+    process = start(tmp_path / "log", sys.executable, "-c", code, grace=100)
     out, _ = process.communicate(timeout=30)
     assert out == "True 90\n"
 

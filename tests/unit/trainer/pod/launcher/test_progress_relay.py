@@ -5,10 +5,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from tests.support.trainer.pod_settings import pod_variables
 
 from holdfast_train.pod.launcher.patterns.output_progress import OutputProgress
 from holdfast_train.pod.launcher.progress_relay import (
-    PATTERNS,
     SERVER_TOKEN,
     SERVER_URL,
     progress,
@@ -16,12 +16,9 @@ from holdfast_train.pod.launcher.progress_relay import (
     without_proxy,
 )
 
-POD = {
-    "HOLDFAST_OPERATOR_URL": "http://127.0.0.1:9",
-    "HOLDFAST_NAMESPACE": "ns",
-    "HOLDFAST_JOB": "a",
-    "HOLDFAST_ATTEMPT": "2",
-}
+POD = pod_variables(
+    {"HOLDFAST_NAMESPACE": "ns", "HOLDFAST_JOB": "a", "HOLDFAST_ATTEMPT": "2"}, operator_url="http://127.0.0.1:9"
+)
 
 
 # Breaks if another user of the pod can read the token, if it stays, or if the program is not told of the relay.
@@ -49,7 +46,7 @@ def test_the_program_gets_an_address_and_a_secret(tmp_path: Path) -> None:
         {SERVER_TOKEN: "/token"},
         {"KUBEFLOW_TRAINER_SERVER_CA_CERT": "/ca"},
         {"DISABLE_KUBEFLOW_INTEGRATION": "true"},
-        {"HOLDFAST_OPERATOR_URL": ""},
+        {"HOLDFAST_SETTINGS": "{}"},
     ],
 )
 def test_no_relay(tmp_path: Path, more: dict[str, str]) -> None:
@@ -87,7 +84,7 @@ def test_requests_to_the_relay_pass_no_proxy(given: dict[str, str], expected: di
 def test_a_report_ends_the_reading_of_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gave_way: list[bool] = []
     monkeypatch.setattr(OutputProgress, "give_way", lambda _: gave_way.append(True))
-    with progress({**POD, PATTERNS: '["tqdm"]'}, str(tmp_path)) as (variables, listeners):
+    with progress(pod_variables(POD, patterns=("tqdm",)), str(tmp_path)) as (variables, listeners):
         assert None not in listeners
         headers = {"Authorization": f"Bearer {Path(variables[SERVER_TOKEN]).read_text()}"}
         request = urllib.request.Request(variables[SERVER_URL], data=b"{}", headers=headers, method="POST")

@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.trainer.pod_settings import pod_variables
 from tests.support.trainer.pods import Pod
 from tests.support.trainer.stores import stub_command, variables
 from tests.support.waiting import wait_for
 
+from holdfast_protocol.settings import Stall
 from holdfast_train.pod import evidence
 from holdfast_train.pod.launcher import stall_watch
 from holdfast_train.pod.launcher.process_tree import descendants
-from holdfast_train.pod.launcher.stall_watch import AUTO_LEAST, Pace, Rank, read_limit, read_pulses
+from holdfast_train.pod.launcher.stall_watch import AUTO_LEAST, Pace, Rank, read_pulses
 from holdfast_train.pulse import Pulse
 from holdfast_train.storage.folder import FolderStorage
 
@@ -109,7 +111,7 @@ def test_auto_on_several_nodes_asks_again(tmp_path: Path, monkeypatch: pytest.Mo
         asked.append(only_own)
         return len(asked) == 3
 
-    variables = {"HOLDFAST_STALL_TIMEOUT": "Auto", "HOLDFAST_NODES": "2"}
+    variables = pod_variables({"HOLDFAST_NODES": "2"}, stall=Stall())
     watch = stall_watch.StallWatch(str(tmp_path), variables, end)
     with watch:
         pulse = Pulse(str(tmp_path), 0)
@@ -151,20 +153,6 @@ def test_auto_ends_no_training_that_goes_on_as_before(pauses: list[float]) -> No
         assert looks(pace, (now - pause / 2, at(step)), (now, at(step + 1))) == ["", ""]
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, (False, None)),  # an older operator does not say it
-        ({"HOLDFAST_STALL_TIMEOUT": "Auto"}, (True, None)),
-        ({"HOLDFAST_STALL_TIMEOUT": "Auto", "HOLDFAST_NODES": "2"}, (True, None)),
-        ({"HOLDFAST_STALL_TIMEOUT": "1200", "HOLDFAST_NODES": "2"}, (True, 1200.0)),
-        ({"HOLDFAST_STALL_TIMEOUT": "soon"}, (False, None)),
-    ],
-)
-def test_the_limit_is_read(given: dict[str, str], expected: tuple[bool, float | None]) -> None:
-    assert read_limit(given) == expected
-
-
 def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     Pulse(str(tmp_path), 3).beat("training", 7)
     (tmp_path / "pulse-1").write_text("")
@@ -176,7 +164,7 @@ def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_a_training_that_is_stopped_is_ended_as_stalled(tmp_path: Path) -> None:
     pulses = tmp_path / "verdicts"
-    more = {"HOLDFAST_STALL_TIMEOUT": "2", "HOLDFAST_VERDICT_DIR": str(pulses)}
+    more = {"stall": Stall(2), "HOLDFAST_VERDICT_DIR": str(pulses)}
     command = stub_command("--steps=1000000", "--step-seconds=0.05")
     pod = Pod(tmp_path, command, **variables(f"file://{tmp_path}/prefix", **more))
     try:
@@ -209,7 +197,7 @@ def fail(*_):
 case.record, stall_watch.LOOK_SECONDS = fail, 0.02
 hangs = "import pathlib, sys, time\\nwhile True: pathlib.Path(sys.argv[1]).write_text('training 3'); time.sleep(0.05)"
 command = [sys.executable, "-c", hangs, sys.argv[1] + "/pulse-0"]
-end = program.Program(command, {"HOLDFAST_STALL_TIMEOUT": "1"}).run(sys.argv[1])
+end = program.Program(command, {"HOLDFAST_SETTINGS": '{"stall":{"timeout":1}}'}).run(sys.argv[1])
 print(end.signal, end.stalled)
 """
 

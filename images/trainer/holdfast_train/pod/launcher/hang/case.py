@@ -8,6 +8,8 @@ import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from holdfast_protocol import variables
+
 from ..process_tree import descendants
 from ..stall_watch import read_pulses
 from ..verdict import RankVerdict
@@ -50,7 +52,7 @@ def record(
     running = known or plain_ranks(others)
     pulses = read_pulses(folder or "")
     steps = {rank: one.step for rank, one in pulses.items()}
-    is_alone = environment.get("HOLDFAST_NODES", "1") in ("", "1")
+    is_alone = not variables.has_several_nodes(environment)
     # Before `gather`, which stops the ranks: NCCL and py-spy learn nothing of a stopped process.
     report, stacks = ras_status(environment), native_stacks(running, environment)
     lines = printed()
@@ -64,8 +66,8 @@ def record(
         say(f"rank {', '.join(map(str, members))}:\n{text}")
     document = {
         "v": 1,
-        "node": int(environment.get("HOLDFAST_RANK") or 0),
-        "pod": environment.get("HOLDFAST_POD_NAME", ""),
+        "node": int(environment.get(variables.RANK) or 0),
+        "pod": environment.get(variables.POD_NAME, ""),
         "why": how,
         "ranks": [{**one, "native": stacks.get(one["rank"], "")} for one in ranks],
         "nccl": report,

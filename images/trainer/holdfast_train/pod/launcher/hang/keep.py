@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from holdfast_protocol import settings
+
 from ..verdict_files import LIBRARY, say
 
 KEEP_SECONDS = 20.0
@@ -21,11 +23,12 @@ def keep(document: Mapping[str, Any], python: str, environment: Mapping[str, str
 
     The environment tells that process where the storage is; no word of it is in the document.
     """
-    if not environment.get("HOLDFAST_CHECKPOINT_URI"):
+    own = settings.read(environment)
+    if own.checkpoint_uri is None:
         return
     if python:
         command = [python, "-P", "-m", MODULE]
-    elif environment.get("HOLDFAST_CHECKPOINT_FOLDER"):
+    elif own.folder:
         command = [sys.executable, "-P", "-c", START, str(Path(sys.argv[0]).resolve().parent / LIBRARY)]
     else:
         return

@@ -6,7 +6,6 @@ and for at most a twentieth of the time. A program that prints more than that is
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
@@ -14,8 +13,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from holdfast_protocol import settings, variables
+
 from ..plain_text import plain
-from ..progress_relay import PATTERNS, Note, has_operator
+from ..progress_relay import Note, has_operator
 from ..relay.status_forwarder import StatusForwarder
 from ..verdict_files import say
 from .figures import Figures
@@ -141,13 +142,13 @@ def output_progress(environment: Mapping[str, str], note: Note | None = None) ->
 
     `note` gets each status too, and must not block.
     """
-    given = environment.get(PATTERNS)
-    if not given or not has_operator(environment) or environment.get("HOLDFAST_RANK", "0") not in ("", "0"):
+    given = settings.read(environment).patterns
+    if not given or not has_operator(environment) or not variables.is_first(environment):
         return None
     try:
-        patterns = patterns_of(json.loads(given))
+        patterns = patterns_of(given)
     except (ValueError, KeyError, TypeError) as error:
-        say(f"{PATTERNS} is not a list of patterns ({error}); no progress is read from the output")
+        say(f"progress.patterns cannot be read ({error}); no progress is read from the output")
         return None
     forwarder = StatusForwarder(environment)
 

@@ -8,7 +8,7 @@ once, at its first place. A search takes at most len(line) x len(pattern) steps.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 PRESETS: Mapping[str, tuple[str, ...]] = {
     "tqdm": ("%|*| {step}/{total} [", "%|*| {step}/{total} [*loss={loss}"),
@@ -128,7 +128,7 @@ class Pattern:
         return values
 
 
-def patterns_of(texts: list[str]) -> list[Pattern]:
+def patterns_of(texts: Iterable[str]) -> list[Pattern]:
     """The patterns; the name of a preset stands for several. Raises KeyError if a placeholder has an unknown name."""
     return [Pattern(text, of_bars=given == "tqdm") for given in texts for text in PRESETS.get(given, (given,))]
 

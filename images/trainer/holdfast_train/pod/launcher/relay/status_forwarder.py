@@ -8,6 +8,8 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast_protocol import settings, variables
+
 from ..connection import Connection, Target
 from ..member_call import BackOff
 from ..verdict_files import say
@@ -21,15 +23,13 @@ class StatusForwarder:
     """Sends statuses one after the other. One that comes while another is on its way replaces those that wait."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        namespace, job = environment["HOLDFAST_NAMESPACE"], environment["HOLDFAST_JOB"]
-        files = (environment.get("HOLDFAST_TOKEN_FILE"), environment.get("HOLDFAST_CA_FILE"))
-        self._connection = Connection(
-            Target(environment["HOLDFAST_OPERATOR_URL"], namespace, job, *files), CALL_SECONDS
-        )
+        namespace, job = environment[variables.NAMESPACE], environment[variables.JOB]
+        target = Target.of(settings.read(environment), namespace, job)
+        self._connection = Connection(target, CALL_SECONDS)
         names = (urllib.parse.quote(namespace), urllib.parse.quote(job))
         self.path = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status".format(*names)
-        base = urllib.parse.urlsplit(environment["HOLDFAST_OPERATOR_URL"]).path.rstrip("/")
-        self._path = f"{base}{self.path}?attempt={urllib.parse.quote(environment['HOLDFAST_ATTEMPT'])}"
+        base = urllib.parse.urlsplit(target.url).path.rstrip("/")
+        self._path = f"{base}{self.path}?attempt={urllib.parse.quote(environment[variables.ATTEMPT])}"
         self._changed = threading.Condition()
         self._newest: dict[str, Any] | None = None
         self._is_over = False

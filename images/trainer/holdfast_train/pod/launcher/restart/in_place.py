@@ -21,11 +21,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from holdfast_protocol import variables
+
 from ..process_tree import state_of
 from ..program import Program, Running, Starter
 from ..verdict_files import say, temporary_folder
 
-FOLDER = "HOLDFAST_IN_PLACE"
 ANSWER_SECONDS = 10.0  # for a process that goes on to have cleaned up
 LOOK_SECONDS = 0.01  # between two looks whether it has
 
@@ -182,7 +183,7 @@ def in_place(environment: dict[str, str], new: Starter) -> Iterator[Starter]:
         if environment.get("PET_NPROC_PER_NODE", "1") == "1" and (folder := stack.enter_context(temporary_folder())):
             try:
                 starter = stack.enter_context(contextlib.closing(InPlace(folder, new)))
-                environment[FOLDER] = folder
+                environment[variables.IN_PLACE] = folder
             except OSError as error:
                 say(f"no program goes on in its process: {error}")
         yield starter

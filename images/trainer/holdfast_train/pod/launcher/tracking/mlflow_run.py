@@ -20,9 +20,10 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast_protocol import variables
+
 from ..verdict_files import say
 
-WANTED = "HOLDFAST_TRACKING_MLFLOW"
 RUN = "MLFLOW_RUN_ID"
 TAG = "holdfast.job-uid"
 SECONDS = 10.0  # for all answers together: the program waits for them
@@ -36,7 +37,7 @@ def mlflow_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
     With several nodes only the first one gets it: several ranks that log into one run would overwrite each other.
     """
-    if environment.get(RUN) or environment.get("HOLDFAST_RANK", "0") not in ("", "0"):
+    if environment.get(RUN) or not variables.is_first(environment):
         return {}
     try:
         server = _Server(environment)
@@ -73,9 +74,9 @@ class _Server:
         handlers = [urllib.request.HTTPSHandler(context=_tls(environment))] if url.scheme == "https" else []
         self._opener = urllib.request.build_opener(_NoRedirect, *handlers)
         self._deadline = time.monotonic() + SECONDS
-        self._job, self._uid = environment.get("HOLDFAST_JOB", ""), environment.get("HOLDFAST_JOB_UID", "")
+        self._job, self._uid = environment.get(variables.JOB, ""), environment.get(variables.JOB_UID, "")
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", self._uid):
-            raise ValueError("HOLDFAST_JOB_UID is not set")
+            raise ValueError(f"{variables.JOB_UID} is not set")
         self._experiment = environment.get("MLFLOW_EXPERIMENT_ID") or self._named(
             environment.get("MLFLOW_EXPERIMENT_NAME", "")
         )

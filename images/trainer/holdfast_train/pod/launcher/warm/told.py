@@ -12,6 +12,8 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast_protocol import variables
+
 FILE = "modules.{}"  # of a local rank, beside the verdicts
 # Libraries whose import defines things and does nothing else.
 LIBRARIES = frozenset(
@@ -33,7 +35,7 @@ HARMLESS = frozenset(
 )
 HARMLESS_BEGINNINGS = (
     *("ACCELERATE_", "COMET_", "FSDP_", "MLFLOW_", "WANDB_"),
-    *("HOLDFAST_", "KUBEFLOW_TRAINER_", "PET_", "TORCHELASTIC_"),  # of the attempt, in a process that has waited
+    *(variables.PREFIX, "KUBEFLOW_TRAINER_", "PET_", "TORCHELASTIC_"),  # of the attempt, in a process that has waited
 )
 
 

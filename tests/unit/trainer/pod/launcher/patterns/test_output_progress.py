@@ -1,6 +1,5 @@
 """Which output is looked at, what is told of it, and that no output costs much."""
 
-import json
 import subprocess
 import sys
 import threading
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from tests.support.http.fake_operator import FakeOperator
 from tests.support.trainer.launched import start
+from tests.support.trainer.pod_settings import pod_variables
 from tests.support.waiting import wait_for
 
 from holdfast_train.pod.launcher.patterns.output_progress import (
@@ -23,7 +23,7 @@ from holdfast_train.pod.launcher.patterns.output_progress import (
 from holdfast_train.pod.launcher.patterns.pattern import patterns_of
 
 POD = {
-    "HOLDFAST_OPERATOR_URL": "http://127.0.0.1:9",
+    "operator_url": "http://127.0.0.1:9",
     "HOLDFAST_NAMESPACE": "ns",
     "HOLDFAST_JOB": "a",
     "HOLDFAST_ATTEMPT": "2",
@@ -125,20 +125,18 @@ def test_what_a_terminal_does_not_show_is_not_read(reader: Reader, text: str) ->
 
 @pytest.mark.parametrize(
     ("given", "more"),
-    [(None, {}), ('["tqdm"]', {"HOLDFAST_RANK": "1"}), ('["tqdm"]', {"HOLDFAST_JOB": ""}), ('["{x}"]', {}), ("[", {})],
+    [((), {}), (("tqdm",), {"HOLDFAST_RANK": "1"}), (("tqdm",), {"HOLDFAST_JOB": ""}), (("{x}",), {})],
 )
-def test_no_reader(given: str | None, more: dict[str, str]) -> None:
-    patterns = {} if given is None else {"HOLDFAST_PROGRESS_PATTERNS": given}
-    assert output_progress({**POD, **patterns, **more}) is None
+def test_no_reader(given: tuple[str, ...], more: dict[str, str]) -> None:
+    assert output_progress(pod_variables({}, **{**POD, **more}, patterns=given)) is None
 
 
 # Breaks if an unmodified program in a real launcher shows no progress, or if its output does not go on as it was.
 def test_an_unmodified_loop_with_tqdm_is_read(tmp_path: Path) -> None:
     operator = FakeOperator()
-    variables = {**POD, "HOLDFAST_OPERATOR_URL": f"http://127.0.0.1:{operator.server.server_port}"}
-    variables["HOLDFAST_PROGRESS_PATTERNS"] = json.dumps(["tqdm"])
-    variables["HOLDFAST_TOKEN_FILE"] = str(tmp_path / "token")
-    Path(variables["HOLDFAST_TOKEN_FILE"]).write_text("secret")
+    variables = {**POD, "operator_url": f"http://127.0.0.1:{operator.server.server_port}", "patterns": ("tqdm",)}
+    variables["token_file"] = str(tmp_path / "token")
+    (tmp_path / "token").write_text("secret")
     try:
         process: subprocess.Popen[str] = start(tmp_path / "log", sys.executable, "-c", TQDM, **variables)
         _, err = process.communicate(timeout=60)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.http.fake_operator import FakeOperator
+from tests.support.trainer.pod_settings import pod_variables
 from tests.support.waiting import wait_for
 
 from holdfast_train.pod.launcher import member_call
@@ -27,8 +28,8 @@ def forwarder(operator: FakeOperator, tmp_path: Path) -> Iterator[StatusForwarde
     token = tmp_path / "token"
     token.write_text("pod")
     names = {"HOLDFAST_NAMESPACE": "ns", "HOLDFAST_JOB": "a", "HOLDFAST_ATTEMPT": "3"}
-    place = {"HOLDFAST_OPERATOR_URL": f"http://127.0.0.1:{operator.server.server_port}/at"}
-    forwarder = StatusForwarder({**names, **place, "HOLDFAST_TOKEN_FILE": str(token)})
+    place = {"operator_url": f"http://127.0.0.1:{operator.server.server_port}/at"}
+    forwarder = StatusForwarder(pod_variables(names, **place, token_file=str(token)))
     yield forwarder
     forwarder.finish()
 

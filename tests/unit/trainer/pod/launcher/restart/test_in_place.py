@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import wait_for
 
+from holdfast_protocol import variables
 from holdfast_train.pod.launcher.process_tree import state_of
 from holdfast_train.pod.launcher.program import Running, Starter
 from holdfast_train.pod.launcher.restart import in_place as module
-from holdfast_train.pod.launcher.restart.in_place import FOLDER, InPlace, in_place
+from holdfast_train.pod.launcher.restart.in_place import InPlace, in_place
 
 # Comes back once, as a program does; `deaf` says nothing when it goes on.
 PROGRAM = """
@@ -107,10 +108,10 @@ def test_a_process_of_the_same_number_is_not_touched(tmp_path: Path, programs: I
 def test_a_process_that_waits_ends_with_its_launcher(tmp_path: Path) -> None:
     environment = {"TMPDIR": str(tmp_path)}
     with in_place(environment, Starter()) as programs:
-        running = start(Path(environment[FOLDER]))
+        running = start(Path(environment[variables.IN_PLACE]))
         programs.keep(running)
     assert state_of(running.child.pid) is None
-    assert not Path(environment[FOLDER]).exists()
+    assert not Path(environment[variables.IN_PLACE]).exists()
 
 
 # Breaks if a process that is back stays when its pod has to go.
@@ -137,7 +138,7 @@ def test_only_a_program_that_listens_is_asked(tmp_path: Path, programs: InPlace)
 def test_programs_with_several_processes_get_no_folder() -> None:
     environment = {"PET_NPROC_PER_NODE": "8"}
     with in_place(environment, Starter()) as programs:
-        assert FOLDER not in environment
+        assert variables.IN_PLACE not in environment
         assert not programs.ask(os.getpid(), "1")
 
 

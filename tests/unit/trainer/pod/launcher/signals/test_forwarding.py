@@ -120,7 +120,7 @@ def test_torchrun_looks_after_ranks_with_the_library(tmp_path: Path, up: Path) -
 # Breaks if a rank that does not end takes the time in which a checkpoint is committed.
 def test_a_rank_that_does_not_end_is_killed(tmp_path: Path, up: Path) -> None:
     script = f"exec {PYTHON} {tmp_path}/agent.py {tmp_path}/train.py {up}"
-    process = start_behind(tmp_path / "log", script, HOLDFAST_GRACE_SECONDS="2")
+    process = start_behind(tmp_path / "log", script, grace=2)
     wait_for(up.exists, 30, "a trainer")
     process.send_signal(signal.SIGTERM)
     assert process.stdout is not None

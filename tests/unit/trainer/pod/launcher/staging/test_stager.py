@@ -4,10 +4,11 @@ import os
 import signal
 import socket
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-from tests.support.staging.datasets import FILES, Store, content, variable
+from tests.support.staging.datasets import FILES, Store, content, wanted
 from tests.support.trainer.launched import start, verdict_of
 from tests.support.waiting import wait_for
 
@@ -15,10 +16,10 @@ TOLD = '{"result": "failed", "reason": "StorageUnreachable", "message": "away"}'
 FAKE = "import os, pathlib, signal\ndef main():\n"
 
 
-def pod(folder: Path, **more: str) -> dict[str, str]:
+def pod(folder: Path, **more: Any) -> dict[str, Any]:
     """The variables of a pod that wants the bucket `bucket` in `data`."""
     entry = {"from": f"file://{folder}/bucket", "to": f"{folder}/data", "mount": str(folder)}
-    return {"HOLDFAST_DATA": variable(entry), "HOLDFAST_JOB": "", **more}
+    return {"data": wanted(entry), "HOLDFAST_JOB": "", **more}
 
 
 def run(folder: Path, *command: str, **variables: str) -> tuple[dict[str, object], int]:
@@ -104,7 +105,7 @@ def test_the_copy_ends_with_its_launcher(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         entry = {"from": "s3://bucket/prefix", "to": f"{tmp_path}/data", "mount": str(tmp_path), "endpoint": url}
-        variables = {"HOLDFAST_DATA": variable({**entry, "keys": str(keys)}), "HOLDFAST_JOB": ""}
+        variables = {"data": wanted({**entry, "keys": str(keys)}), "HOLDFAST_JOB": ""}
         process = start(tmp_path / "log", "true", **variables)
         silent.settimeout(30)
         silent.accept()

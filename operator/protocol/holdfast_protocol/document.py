@@ -1,0 +1,188 @@
+"""Documents: frozen dataclasses that are JSON on their way between operator and pod.
+
+A field says once what it may hold: `steps: int | None = whole(least=1)`. Its name in JSON is in camelCase. The rules of
+every document:
+
+- A field that a reader does not know is ignored: it is of a newer writer.
+- A field that is missing, or null, has its default: it is of an older writer, or not set.
+- A field that cannot be read is refused: DocumentError names it, and says what was found and what is allowed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+EXACT = 2**53 - 1  # the largest whole number that every reader of JSON keeps exactly
+TEXT = 4096  # characters of a text, unless its field says another limit
+SHOWN = 100  # characters of a value in an error
+REQUIRED = dataclasses.MISSING  # as a default: the field must be there
+
+T = TypeVar("T")
+Kind = Callable[[Any, str], Any]
+"""Takes a decoded value and the place of its field. Returns what the field holds, or raises DocumentError."""
+
+
+class DocumentError(ValueError):
+    """A field cannot be read."""
+
+    def __init__(self, place: str, value: object, allowed: str) -> None:
+        found = repr(value)
+        found = found if len(found) <= SHOWN else f"{found[:SHOWN]}..."
+        super().__init__(f"{place or 'the document'} is {found}; allowed: {allowed}")
+
+
+def _field(kind: Kind, default: Any, name: str | None = None) -> Any:
+    return dataclasses.field(default=default, metadata={"kind": kind, "name": name})
+
+
+def text(default: Any = None, *, most: int = TEXT, form: str = "", name: str | None = None) -> Any:
+    """A text of 1 to `most` characters that fits the regular expression `form`, if there is one."""
+
+    def kind(value: Any, place: str) -> str:
+        if not isinstance(value, str) or not 0 < len(value) <= most or (form and not re.fullmatch(form, value)):
+            raise DocumentError(place, value, f"a text of 1 to {most} characters{f' like {form}' if form else ''}")
+        return value
+
+    return _field(kind, default, name)
+
+
+def whole(default: Any = None, *, least: int = 0, most: int = EXACT) -> Any:
+    """A whole number from `least` to `most`."""
+
+    def kind(value: Any, place: str) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise DocumentError(place, value, f"a whole number from {least} to {most}")
+        return value
+
+    return _field(kind, default)
+
+
+def seconds(default: Any = None, *, above: float = -1.0) -> Any:
+    """A number of seconds: at least 0, and more than `above`."""
+
+    def kind(value: Any, place: str) -> float:
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= EXACT
+        if not is_number or not math.isfinite(value) or value < 0 or value <= above:
+            raise DocumentError(place, value, f"a number of seconds {'above 0' if above >= 0 else 'of at least 0'}")
+        return float(value)
+
+    return _field(kind, default)
+
+
+def flag(default: Any = False) -> Any:
+    """True or false."""
+
+    def kind(value: Any, place: str) -> bool:
+        if not isinstance(value, bool):
+            raise DocumentError(place, value, "true or false")
+        return value
+
+    return _field(kind, default)
+
+
+def choice(default: Any, *others: str) -> Any:
+    """One of these texts."""
+    allowed = (default, *others)
+
+    def kind(value: Any, place: str) -> str:
+        if not isinstance(value, str) or value not in allowed:
+            raise DocumentError(place, value, f"{', '.join(allowed[:-1])} or {allowed[-1]}")
+        return value
+
+    return _field(kind, default)
+
+
+def texts(*, most: int, characters: int = TEXT, lines: bool = False) -> Any:
+    """A list of at most `most` texts; with `lines`, empty ones too."""
+
+    def kind(value: Any, place: str) -> tuple[str, ...]:
+        if (
+            not isinstance(value, list)
+            or len(value) > most
+            or not all(_is_text(one, characters, lines) for one in value)
+        ):
+            raise DocumentError(place, value, f"a list of at most {most} texts of at most {characters} characters")
+        return tuple(value)
+
+    return _field(kind, ())
+
+
+def _is_text(value: object, most: int, may_be_empty: bool) -> bool:
+    return isinstance(value, str) and len(value) <= most and (bool(value) or may_be_empty)
+
+
+def part(of: type, default: Any = None) -> Any:
+    """A document inside this one."""
+    return _field(lambda value, place: decode(of, value, place), default)
+
+
+def parts(of: type, *, most: int) -> Any:
+    """A list of at most `most` documents."""
+
+    def kind(value: Any, place: str) -> tuple[Any, ...]:
+        if not isinstance(value, list) or len(value) > most:
+            raise DocumentError(place, value, f"a list of at most {most} objects")
+        return tuple(decode(of, one, f"{place}[{number}]") for number, one in enumerate(value))
+
+    return _field(kind, ())
+
+
+def camel_case(name: str) -> str:
+    """`upload_rate` -> `uploadRate`."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.title, others))
+
+
+def name_of(field: dataclasses.Field[Any]) -> str:
+    """The name of a field in JSON."""
+    return field.metadata["name"] or camel_case(field.name)
+
+
+def decode(of: type[T], value: object, place: str = "") -> T:
+    """The document of the class `of` in decoded JSON. DocumentError, which names the field below `place`."""
+    if not isinstance(value, Mapping):
+        raise DocumentError(place, value, "an object")
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(of):  # type: ignore[arg-type]  # every caller gives a dataclass
+        name = name_of(field)
+        at = f"{place}.{name}" if place else name
+        if value.get(name) is not None:
+            found[field.name] = field.metadata["kind"](value[name], at)
+        elif field.default is REQUIRED:
+            raise DocumentError(at, None, "a value; the field must be set")
+    return of(**found)
+
+
+def encode(document: Any) -> dict[str, Any]:
+    """The document as JSON's types. A field that is None is left out; every other one is there."""
+    found = ((name_of(field), getattr(document, field.name)) for field in dataclasses.fields(document))
+    return {name: _plain(value) for name, value in found if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return encode(value)
+    return [_plain(one) for one in value] if isinstance(value, (tuple, list)) else value
+
+
+def to_text(document: Any) -> str:
+    """The document as one line of JSON without a `$`: Kubernetes would expand `$(NAME)` and `$$` in a variable."""
+    return json.dumps(encode(document), separators=(",", ":")).replace("$", "\\u0024")
+
+
+def from_text(of: type[T], content: str, place: str = "") -> T:
+    """The document that `to_text` wrote. DocumentError."""
+    return decode(of, read_json(content, place), place)
+
+
+def read_json(content: str | bytes, place: str = "") -> Any:
+    """Decoded JSON. DocumentError if there is none, or if it is nested too deeply."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(place, content, f"JSON ({error})") from error
