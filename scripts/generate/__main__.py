@@ -7,6 +7,7 @@ docs/reference/api.md              from operator/holdfast/api
 docs/reference/cli.md              from the help texts of the commands
 docs/reference/decisions.md        from operator/holdfast/core
 docs/reference/environment.md      from operator/protocol
+docs/how-to/k9s.md                 its views.yaml, from operator/holdfast/api/objects.py
 """
 
 import difflib
@@ -15,7 +16,7 @@ import sys
 from pathlib import Path
 
 import yaml
-from scripts.generate import commands_page, decisions_page, environment_page
+from scripts.generate import commands_page, decisions_page, environment_page, k9s_views
 from scripts.generate import fields_page as fields
 from scripts.generate.dashboards import files as dashboards
 
@@ -53,6 +54,8 @@ def files() -> dict[Path, str]:
     made[ROOT / "docs" / "reference" / "cli.md"] = commands()
     made[ROOT / "docs" / "reference" / "decisions.md"] = DECISIONS_HEADER + decisions_page.render()
     made[ROOT / "docs" / "reference" / "environment.md"] = environment_page.text()
+    k9s = ROOT / "docs" / "how-to" / "k9s.md"
+    made[k9s] = k9s_views.put_into(k9s.read_text(encoding="utf-8"))
     return made
 
 

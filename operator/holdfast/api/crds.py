@@ -15,7 +15,7 @@ import yaml
 
 from holdfast.api.job import TrainingJobSpec
 from holdfast.api.names import GROUP, JOB_KIND, JOB_PLURAL, PROFILE_KIND, PROFILE_PLURAL, VERSION
-from holdfast.api.objects import CapacityProfile, TrainingJob
+from holdfast.api.objects import JOB_COLUMNS, CapacityProfile, TrainingJob
 from holdfast.api.profile import CapacityProfileSpec, CapacityProfileStatus
 from holdfast.api.rules import validations
 from holdfast.api.schema import structural
@@ -60,26 +60,7 @@ def _column(name: str, path: str, kind: str = "string", *, wide: bool = False, a
 
 
 def _trainingjobs() -> Manifest:
-    columns = [
-        _column("Phase", ".status.phase"),
-        _column("Tier", ".status.tier"),
-        _column("Nodes", ".status.nodes", about="With several nodes: those that are ready, of all that are needed"),
-        _column("Step", ".status.progress.step", "integer"),
-        _column("Percent", ".status.progress.percent"),
-        _column("ETA", ".status.progress.eta", about="Expected end of the training, UTC"),
-        _column(
-            "Interruptions", ".status.restarts.interruptions", "integer", about="Preemptions, evictions and lost nodes"
-        ),
-        _column("Cost", ".status.ledger.spent", about="Money spent on nodes so far"),
-        _column("Expected", ".status.forecast.cost", about="Expected cost of the whole job"),
-        _column("Saved", ".status.ledger.savedVersusDedicated", about="Money saved versus dedicated nodes"),
-        _column("Slack", ".status.forecast.slack", about="Time that may be lost before the deadline is at risk"),
-        _column("Age", ".metadata.creationTimestamp", "date"),
-        _column("Loss", ".status.progress.loss", wide=True, about="Training loss"),
-        _column("Checkpoint", ".status.checkpoint.step", "integer", wide=True, about="Step of the newest checkpoint"),
-        _column("Node", ".status.node", wide=True),
-        _column("Reason", ".status.reason", wide=True),
-    ]
+    columns = [_column(one.name, one.path, one.kind, wide=one.wide, about=one.about) for one in JOB_COLUMNS if one.path]
     properties = {
         "spec": {**structural(TrainingJobSpec), "description": " ".join((TrainingJobSpec.__doc__ or "").split())},
         "status": structural(TrainingJobStatus, defaults=False),

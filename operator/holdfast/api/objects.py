@@ -1,7 +1,8 @@
 """Complete objects as the API server returns them: metadata, spec, status."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, ValidationError
 
@@ -77,3 +78,55 @@ class CapacityProfile(ApiObject):
     status: CapacityProfileStatus = CapacityProfileStatus()
 
     rules: ClassVar[tuple[Rule, ...]] = (label_rule("metadata.name", 63),)
+
+
+@dataclass(frozen=True, slots=True)
+class JobColumn:
+    """A column in which kubectl, k9s, `holdfast watch` or the page of all jobs lists jobs.
+
+    Each of them chooses which it shows, and how a cell looks; names, order, meaning and side are the same.
+    `path`: of the value in the object, empty if no field has it. `wide`: kubectl shows it with `-o wide` alone.
+
+    `number`: a terminal and a page write it at the right side.
+    """
+
+    name: str
+    path: str
+    kind: Literal["string", "integer", "date"] = "string"
+    number: bool = False
+    wide: bool = False
+    about: str = ""
+
+
+JOB_COLUMNS: Final = (
+    JobColumn("Phase", ".status.phase"),
+    JobColumn("Tier", ".status.tier"),
+    JobColumn("Nodes", ".status.nodes", about="With several nodes: those that are ready, of all that are needed"),
+    JobColumn("Step", ".status.progress.step", "integer", number=True),
+    JobColumn("Percent", ".status.progress.percent", number=True),
+    JobColumn("ETA", ".status.progress.eta", about="Expected end of the training, UTC"),
+    JobColumn("Cost", ".status.ledger.spent", number=True, about="Money spent on nodes so far"),
+    JobColumn("Expected", ".status.forecast.cost", number=True, about="Expected cost of the whole job"),
+    JobColumn("Saved", ".status.ledger.savedVersusDedicated", number=True, about="Money saved versus dedicated nodes"),
+    JobColumn("Slack", ".status.forecast.slack", about="Time that may be lost before the deadline is at risk"),
+    JobColumn(
+        "Interruptions",
+        ".status.restarts.interruptions",
+        "integer",
+        number=True,
+        about="Preemptions, evictions and lost nodes",
+    ),
+    JobColumn("Age", ".metadata.creationTimestamp", "date"),
+    JobColumn("Loss", ".status.progress.loss", number=True, wide=True, about="Training loss"),
+    JobColumn("Attempt", "", number=True),
+    JobColumn(
+        "Checkpoint",
+        ".status.checkpoint.step",
+        "integer",
+        number=True,
+        wide=True,
+        about="Step of the newest checkpoint",
+    ),
+    JobColumn("Node", ".status.node", wide=True),
+    JobColumn("Reason", ".status.reason", wide=True),
+)

@@ -126,11 +126,11 @@ def test_columns_show_the_status(server: Server, namespace: str) -> None:
         "STEP",
         "PERCENT",
         "ETA",
-        "INTERRUPTIONS",
         "COST",
         "EXPECTED",
         "SAVED",
         "SLACK",
+        "INTERRUPTIONS",
         "AGE",
     ]
     assert row.split()[:6] == ["good", "Running", "spot", "3/4", "48210", "48.2"]

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.api.attempt import Attempt, AttemptRecord, EndKind
-from holdfast.api.objects import TrainingJob
+from holdfast.api.objects import JOB_COLUMNS, TrainingJob
 from holdfast.api.status import Forecast, Phase
 from holdfast.cli.cluster.job_api import Line, Unreadable
 from holdfast.cli.jobs import costs, feed
@@ -105,23 +105,18 @@ def slack_text(found: Forecast) -> Text:
     return Text(formats.span(found.slack), style="yellow" if found.slack == timedelta(0) else "")
 
 
+_NOT_SHOWN = ("Nodes", "Checkpoint")
+_RANKS = {  # who is left out first on a narrow screen: the highest
+    "Percent": 1, "ETA": 2, "Slack": 3, "Cost": 4, "Step": 5, "Expected": 6, "Saved": 7, "Interruptions": 8,
+    "Reason": 9, "Node": 10, "Loss": 11, "Attempt": 12, "Age": 13,
+}  # fmt: skip
+_SHOWN = tuple(one for one in JOB_COLUMNS if one.name not in _NOT_SHOWN)
 COLUMNS = (
     Column("NAME"),
-    Column("PHASE"),
-    Column("TIER"),
-    Column("STEP", rank=5, right=True),
-    Column("PERCENT", rank=1, right=True),
-    Column("ETA", rank=2),
-    Column("COST", rank=4, right=True),
-    Column("EXPECTED", rank=6, right=True),
-    Column("SAVED", rank=7, right=True),
-    Column("SLACK", rank=3),
-    Column("INTERRUPTIONS", rank=8, right=True),
-    Column("LOSS", rank=11, right=True),
-    Column("ATTEMPT", rank=12, right=True),
-    Column("NODE", rank=10),
-    Column("AGE", rank=13),
-    Column("REASON", rank=9, loose=True),
+    *(
+        Column(one.name.upper(), rank=_RANKS.get(one.name, 0), right=one.number, loose=one.name == "Reason")
+        for one in _SHOWN
+    ),
 )
 
 
@@ -142,25 +137,25 @@ def _row(job: TrainingJob, now: datetime) -> list[Text]:
     """The cells of COLUMNS."""
     status, meta, cost = job.status, job.metadata, job.status.forecast.cost
     saved = formats.decimal(status.ledger.saved_versus_dedicated)
-    cells: list[str | Text] = [
-        meta.name,
-        phase_text(status.phase),
-        status.tier or formats.NOTHING,
-        formats.count(status.progress.step),
-        percent(job),
-        eta(job, now),
-        formats.money(status.ledger.spent),
-        formats.NOTHING if cost is None else formats.money(cost),
-        formats.NOTHING if saved is None else formats.money(saved),
-        slack_text(status.forecast),
-        str(status.restarts.interruptions),
-        loss_text(status.progress.loss),
-        attempt_number(job),
-        status.node or formats.NOTHING,
-        formats.span(now - meta.creation_timestamp if meta.creation_timestamp else None),
-        status.reason or "",
-    ]
-    return [cell if isinstance(cell, Text) else Text(cell) for cell in cells]
+    cells: dict[str, str | Text] = {
+        "Phase": phase_text(status.phase),
+        "Tier": status.tier or formats.NOTHING,
+        "Step": formats.count(status.progress.step),
+        "Percent": percent(job),
+        "ETA": eta(job, now),
+        "Cost": formats.money(status.ledger.spent),
+        "Expected": formats.NOTHING if cost is None else formats.money(cost),
+        "Saved": formats.NOTHING if saved is None else formats.money(saved),
+        "Slack": slack_text(status.forecast),
+        "Interruptions": str(status.restarts.interruptions),
+        "Age": formats.span(now - meta.creation_timestamp if meta.creation_timestamp else None),
+        "Loss": loss_text(status.progress.loss),
+        "Attempt": attempt_number(job),
+        "Node": status.node or formats.NOTHING,
+        "Reason": status.reason or "",
+    }
+    row = [meta.name, *(cells[one.name] for one in _SHOWN)]
+    return [cell if isinstance(cell, Text) else Text(cell) for cell in row]
 
 
 def loss_text(loss: str | None, style: str = "") -> Text:

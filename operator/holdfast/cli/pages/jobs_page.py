@@ -1,7 +1,7 @@
 """The page of all jobs: totals, a filter, and a table of the first jobs in the chosen order."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -10,7 +10,7 @@ from html import escape
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from holdfast.api.objects import TrainingJob
+from holdfast.api.objects import JOB_COLUMNS, TrainingJob
 from holdfast.api.status import Phase
 from holdfast.cli.pages import clock
 from holdfast.cli.pages.page import Fragment, Page
@@ -119,24 +119,28 @@ def _room(row: JobRow) -> timedelta | None:
     return -row.late if row.late is not None else row.slack
 
 
+_TEXTS: Final = ("Phase", "Tier")  # the others stand at the right side: times too
+# What the columns sort by, of those that the page shows.
+_KEYS: Final[Mapping[str, Callable[[JobRow], Any]]] = {
+    "Phase": _phase_place,
+    "Tier": lambda row: row.tier or None,
+    "Step": lambda row: row.step,
+    "Percent": lambda row: row.share,
+    "ETA": lambda row: row.eta,
+    "Cost": lambda row: row.spent,
+    "Expected": lambda row: row.expected,
+    "Slack": _room,
+    "Interruptions": lambda row: row.interruptions,
+    "Age": lambda row: row.created or _EPOCH,
+}
+_ABOUT: Final = {"ETA": "Time until the last step"}  # a page counts down to the time that kubectl writes
 COLUMNS: Final = (
     Column("name", "Job", lambda row: (row.name, row.namespace)),
-    Column("phase", "Phase", _phase_place),
-    Column("tier", "Tier", lambda row: row.tier or None),
-    Column("step", "Step", lambda row: row.step, number=True),
-    Column("done", "Done", lambda row: row.share, number=True),
-    Column("eta", "ETA", lambda row: row.eta, number=True, about="time until the last step"),
-    Column("cost", "Cost", lambda row: row.spent, number=True, about="spent so far"),
-    Column("expected", "Expected", lambda row: row.expected, number=True, about="cost of the whole job"),
-    Column("slack", "Slack", _room, number=True, about="time that may be lost before the deadline is at risk"),
-    Column(
-        "interruptions",
-        "Interruptions",
-        lambda row: row.interruptions,
-        number=True,
-        about="attempts that lost their node",
+    *(
+        Column(one.name.lower(), one.name, _KEYS[one.name], one.name not in _TEXTS, _ABOUT.get(one.name, one.about))
+        for one in JOB_COLUMNS
+        if one.name in _KEYS
     ),
-    Column("age", "Age", lambda row: row.created or _EPOCH, number=True),
 )
 NAMESPACE: Final = Column("namespace", "Namespace", lambda row: (row.namespace, row.name))
 _SORTS: Final = {column.name: column for column in (NAMESPACE, *COLUMNS)}
@@ -304,19 +308,20 @@ def job_address(namespace: str, name: str) -> str:
 def _row(row: JobRow, *, namespaces: bool) -> str:
     link = escape(job_address(row.namespace, row.name))
     reason = f' title="{escape(row.reason)}"' if row.reason else ""
-    cells = [
-        f'<th scope="row"><a href="{link}" title="{escape(row.name)}">{escape(row.name)}</a></th>',
-        f"<td{reason}>{badge(row.phase)}</td>",
-        f"<td>{escape(row.tier or formats.NOTHING)}</td>",
-        _number(_steps(row)),
-        _number(_done(row.share)),
-        _number(clock.left(row.eta)),
-        _number(formats.money(row.spent)),
-        _number(formats.NOTHING if row.expected is None else formats.money(row.expected)),
-        _number(_slack(row)),
-        _number(str(row.interruptions)),
-        _number(clock.age(row.created)),
-    ]
+    html = {
+        "phase": f"<td{reason}>{badge(row.phase)}</td>",
+        "tier": f"<td>{escape(row.tier or formats.NOTHING)}</td>",
+        "step": _number(_steps(row)),
+        "percent": _number(_done(row.share)),
+        "eta": _number(clock.left(row.eta)),
+        "cost": _number(formats.money(row.spent)),
+        "expected": _number(formats.NOTHING if row.expected is None else formats.money(row.expected)),
+        "slack": _number(_slack(row)),
+        "interruptions": _number(str(row.interruptions)),
+        "age": _number(clock.age(row.created)),
+        "name": f'<th scope="row"><a href="{link}" title="{escape(row.name)}">{escape(row.name)}</a></th>',
+    }
+    cells = [html[column.name] for column in COLUMNS]
     if namespaces:
         cells.insert(0, f"<td>{escape(row.namespace)}</td>")
     return f'<tr data-key="{escape(row.key)}">{"".join(cells)}</tr>'
