@@ -10,15 +10,17 @@ from holdfast.runtime.errors import ApiError
 
 PAUSE = 1.0  # seconds before a watch that ended is begun again
 LONGEST_PAUSE = 10.0  # seconds; the pause doubles with each list that fails
+AGAIN = 15.0  # seconds until a kept list that was refused is asked for again: rights and logins change
+FORBIDDEN = 403
 _READ_AGAIN = (401, 410)  # the list renews credentials, and gives a newer version
 
 
 class LiveList:
-    """The objects of one list. Use it inside `running`.
+    """The objects of one list, used inside `running`, where an error that does not pass ends the updates, or by `keep`.
 
     `trouble` is the error of the last request, None while the watch works; `since` is when the trouble began, by the
-    clock of the event loop. An error that does not pass ends the updates. `changed` is called after each change of the
-    objects or of `trouble`. Objects are kept without their managedFields, which can be most of their size.
+    clock of the event loop. `changed` is called after each change of the objects or of `trouble`. After an error the
+    objects stay as they were last seen. They are kept without their managedFields, which can be most of their size.
     """
 
     def __init__(
@@ -34,20 +36,28 @@ class LiveList:
         self._changed = changed
         self._objects: dict[str, dict[str, Any]] = {}
         self._version = 0
+        self._stale = True  # the list is to be read before it is watched
         self._task: asyncio.Task[None] | None = None
         self.trouble: ApiError | None = None
         self.since = 0.0
+        self.asked = asyncio.Event()
+        """Set once the first read has succeeded or failed."""
 
     @property
     def objects(self) -> list[dict[str, Any]]:
         """All objects, as they are known now."""
         return list(self._objects.values())
 
+    @property
+    def forbidden(self) -> bool:
+        """True if the user may not read the list."""
+        return self.trouble is not None and self.trouble.status == FORBIDDEN
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Read the list, and keep it current inside the block. Raises ApiError if the first read fails."""
         await self._read()
-        self._task = asyncio.create_task(self._follow())
+        self._task = asyncio.create_task(self._follow(kept=False))
         try:
             yield
         finally:
@@ -59,47 +69,37 @@ class LiveList:
         if self._task is not None and self._task.done():
             self._task.result()
 
-    async def ended(self) -> None:
-        """Wait until an error ended the updates. Raises it if it is not the API server's; that one is `trouble`."""
-        if self._task is not None:
-            await asyncio.shield(self._task)
+    async def keep(self) -> None:
+        """Read the list and follow it until this is cancelled. Only an error that is not the API server's is raised."""
+        await self._follow(kept=True)
 
-    async def _follow(self) -> None:
-        pause = PAUSE
+    async def _follow(self, *, kept: bool) -> None:
+        pause, begun = PAUSE, False
         while True:
-            if self.trouble is not None and not await self._renew():
-                return
-            if self.trouble is None:
-                try:
-                    await self._watch()
-                except ApiError as error:
-                    if not await self._recover(error):
+            try:
+                await (self._read() if self._stale else self._watch())
+            except ApiError as error:
+                watched, self._stale, begun = not self._stale, True, True
+                expired = watched and error.status in _READ_AGAIN
+                if not expired:
+                    self._note(error)
+                    if not (error.transient or kept):
                         return
-            pause = min(2 * pause, LONGEST_PAUSE) if self.trouble else PAUSE
-            await asyncio.sleep(pause)
-
-    async def _recover(self, error: ApiError) -> bool:
-        """Read the list again; False if that is not worth another try."""
-        if error.status not in _READ_AGAIN:
-            self._note(error)
-            if not error.transient:
-                return False
-        return await self._renew()
-
-    async def _renew(self) -> bool:
-        """Read the list; False if it failed in a way that does not pass."""
-        try:
-            await self._read()
-        except ApiError as error:
-            self._note(error)
-            return error.transient
-        self._well()
-        return True
+                if expired or (watched and error.transient):
+                    continue
+            if self.trouble is None:
+                pause = PAUSE
+            else:
+                pause = min(2 * pause, LONGEST_PAUSE) if self.trouble.transient else AGAIN
+            if begun or self.trouble is not None:  # the first watch begins at once
+                await asyncio.sleep(pause)
+            begun = True
 
     def _note(self, error: ApiError) -> None:
         if self.trouble is None:
             self.since = asyncio.get_running_loop().time()
         self.trouble = error
+        self.asked.set()
         self._changed()
 
     def _well(self) -> None:
@@ -110,6 +110,8 @@ class LiveList:
     async def _read(self) -> None:
         items, self._version = await self._client.list_all(self._path, self._params)
         self._objects = {_key(raw): _trimmed(raw) for raw in items}
+        self._stale, self.trouble = False, None
+        self.asked.set()
         self._changed()
 
     async def _watch(self) -> None:

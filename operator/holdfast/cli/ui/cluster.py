@@ -13,9 +13,9 @@ from holdfast.api.names import API_VERSION, JOB_KIND, PROFILE_KIND
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.cli.cluster import job_api
 from holdfast.cli.cluster.connect import explain
+from holdfast.cli.cluster.live_list import LiveList
 from holdfast.cli.pages.jobs_page import JobRow, Jobs
 from holdfast.cli.pages.tiers_page import Teachers, Tiers, learned, newest
-from holdfast.cli.ui.kept_list import KeptList
 from holdfast.cli.ui.pulse import Pulse
 from holdfast.core.capacity import bad_nodes
 from holdfast.runtime.apiserver.client import Client
@@ -46,8 +46,8 @@ class Cluster:
         self.pulse = Pulse()
         """Beats when something that a page may show has changed."""
         self._dirty = asyncio.Event()
-        self._jobs = KeptList(client, job_api.jobs_path(namespace), None, self._dirty.set)
-        self._profiles = KeptList(client, job_api.profiles_path(), None, self.pulse.beat)
+        self._jobs = LiveList(client, job_api.jobs_path(namespace), None, self._dirty.set)
+        self._profiles = LiveList(client, job_api.profiles_path(), None, self.pulse.beat)
         self._read: dict[str, _Read] = {}
         self._places: dict[tuple[str, str], dict[str, Any]] = {}
         self._tasks: asyncio.TaskGroup
@@ -72,9 +72,9 @@ class Cluster:
             raise several.exceptions[0] from None
 
     @asynccontextmanager
-    async def events_of(self, namespace: str, name: str) -> AsyncIterator[KeptList]:
+    async def events_of(self, namespace: str, name: str) -> AsyncIterator[LiveList]:
         """The Events about a job, kept inside the block."""
-        events = KeptList(self.client, job_api.events_path(namespace), job_api.about(name), self.pulse.beat)
+        events = LiveList(self.client, job_api.events_path(namespace), job_api.about(name), self.pulse.beat)
         async with self.meanwhile(events.keep()):
             yield events
 

@@ -9,12 +9,12 @@ from typing import Final
 
 from holdfast.api.objects import TrainingJob
 from holdfast.cli.cluster import job_api
+from holdfast.cli.cluster.live_list import LiveList
 from holdfast.cli.pages.frame import actions
 from holdfast.cli.pages.job_page import job_page
 from holdfast.cli.pages.jobs_page import job_address
 from holdfast.cli.ui.cluster import Cluster
 from holdfast.cli.ui.drawn import Drawn
-from holdfast.cli.ui.kept_list import KeptList
 from holdfast.cli.ui.readings import Reading, Readings
 from holdfast.cli.why.reasons import Reasons, find_reasons
 
@@ -26,7 +26,7 @@ class JobView:
 
     has_ages = True
 
-    def __init__(self, cluster: Cluster, job: TrainingJob, events: KeptList, reading: Reading) -> None:
+    def __init__(self, cluster: Cluster, job: TrainingJob, events: LiveList, reading: Reading) -> None:
         self._place = job.metadata.namespace, job.metadata.name
         self.path = job_address(*self._place)
         self._cluster = cluster

@@ -86,3 +86,31 @@ async def test_objects_are_kept_without_managed_fields(tmp_path: Path) -> None:
             found = LiveList(client, PATH)
             async with found.running():
                 assert found.objects == [item("a")]
+
+
+# Breaks if a list that is kept ends with an error, is asked for without a pause, or forgets what it has seen.
+async def test_a_kept_list_survives_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PAUSE", "AGAIN"):
+        monkeypatch.setattr(live_list, name, 0.01)
+    refused = failure(403, "Forbidden", "no")
+    seen: list[tuple[bool, int]] = []
+    both = asyncio.Event()
+
+    def look() -> None:
+        seen.append((found.forbidden, len(found.objects)))
+        if len(found.objects) == 2:
+            both.set()
+
+    with fake_api() as api:
+        lists = iter([refused, listing(item("a")), refused, refused, listing(item("a"), item("b"))])
+        api.answers["GET", PATH] = lambda _: next(lists)
+        api.watches[PATH] = [refused]
+        async with connect(Target(api.kubeconfig(tmp_path / "config"))) as client:
+            found = LiveList(client, PATH, changed=look)
+            kept = asyncio.create_task(found.keep())
+            async with asyncio.timeout(20):
+                await both.wait()
+            kept.cancel()
+            await asyncio.gather(kept, return_exceptions=True)
+    assert found.asked.is_set()
+    assert list(dict.fromkeys(seen)) == [(True, 0), (False, 1), (True, 1), (False, 2)]

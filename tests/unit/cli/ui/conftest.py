@@ -49,8 +49,7 @@ class Ui:
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[LivingApi]:
     """A server with one job and one profile. Watches that end are begun again at once."""
     monkeypatch.setattr(live_list, "PAUSE", 0.02)
-    monkeypatch.setattr("holdfast.cli.ui.kept_list.PAUSE", 0.02)
-    monkeypatch.setattr("holdfast.cli.ui.kept_list.AGAIN", 0.02)
+    monkeypatch.setattr(live_list, "AGAIN", 0.02)
     for name in ("KUBERNETES_SERVICE_HOST", "AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     now = datetime.now(UTC)
