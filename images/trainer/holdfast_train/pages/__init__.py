@@ -1,6 +1,7 @@
 """Reports as one HTML file: it needs no network and no script, is light or dark as the reader's screen, and prints.
 
 Belongs here: the frame of a page, its style, and pieces of HTML and SVG, which escape every text.
-Does not belong here: what a report says (census, evaluation); pages of jobs (the operator's command line).
+Does not belong here: what a report says (census, evaluation); pages of jobs (the operator's command line, which uses
+the shell, base.css and the pieces).
 Layers: near the bottom; the standard library alone.
 """

@@ -11,6 +11,7 @@ __all__ = [
     "cells",
     "figures",
     "folded",
+    "grid",
     "note",
     "pairs",
     "paragraph",
@@ -31,7 +32,7 @@ class Markup(str):
 
 
 class Figure(NamedTuple):
-    """A large figure. `more`: a line below it, empty if there is nothing to add."""
+    """A large figure. `value`: text or markup. `more`: a line below it, empty if there is nothing to add."""
 
     name: str
     value: str
@@ -68,7 +69,7 @@ def figures(found: Iterable[Figure]) -> str:
     lines = []
     for one in found:
         more = f"<small>{escape(one.more)}</small>" if one.more else ""
-        lines.append(f"<div><dt>{escape(one.name)}</dt><dd>{escape(one.value)}{more}</dd></div>")
+        lines.append(f"<div><dt>{escape(one.name)}</dt><dd>{cells(one.value)}{more}</dd></div>")
     return f'<dl class="figures">{"".join(lines)}</dl>'
 
 
@@ -82,7 +83,13 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 
     """A table. `left`: so many columns contain text, the others numbers. `marked`: rows to be seen first."""
     if not rows:
         return ""
-    names = [_class(place, rows, left) for place in range(len(columns))]
+    return grid(columns, [_class(place, rows, left) for place in range(len(columns))], rows, marked)
+
+
+def grid(
+    columns: Sequence[str], names: Sequence[str], rows: Iterable[Sequence[str]], marked: Sequence[int] = ()
+) -> str:
+    """A table. `names`: of each column the attribute `class` with a blank before it, or nothing."""
     head = "".join(f'<th scope="col"{name}>{escape(column)}</th>' for name, column in zip(names, columns, strict=True))
     lines = []
     for number, row in enumerate(rows):

@@ -2,7 +2,8 @@
 
 Belongs here: fragments, charts, tables and pictures as HTML and SVG, and the files that a page needs.
 Does not belong here: anything that reads a cluster or a storage, or that listens.
-Layers: imports jobs, why, evidence and checkpoints for their words and figures: a page and a terminal say the same.
+Layers: imports jobs, why, evidence and checkpoints for their words and figures: a page and a terminal say the same;
+holdfast_train.pages for the shell, the first rules of style, and the pieces that its reports have too.
 
 Rules that every page keeps:
 - Every text that comes from outside goes through `html.escape`.

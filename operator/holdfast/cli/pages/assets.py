@@ -4,6 +4,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from holdfast_train.pages.document import BASE
+
 UPLOT: Final = "uPlot-1.6.32"  # the folder has the files of its npm package as they are
 _PARTS: Final = {
     "page.css": (f"{UPLOT}/uPlot.min.css", "page.css"),
@@ -20,6 +22,8 @@ def asset(name: str) -> bytes:
     """The file that a page calls `name`. KeyError if pages need no such file."""
     folder = files(__package__) / "files"
     parts = [(folder / part).read_bytes() for part in _PARTS[name]]
+    if name == "page.css":
+        parts.insert(1, BASE.read_bytes())
     if name == "uplot.js":  # its licence goes wherever the program goes
         parts.insert(0, b"/*!\n" + (folder / UPLOT / "LICENSE").read_bytes() + b"*/\n")
     return b"\n".join(parts)

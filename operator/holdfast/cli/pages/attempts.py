@@ -11,9 +11,10 @@ from holdfast.cli import evidence
 from holdfast.cli.jobs import view
 from holdfast.cli.jobs.describe import totals
 from holdfast.cli.pages import stored_job
-from holdfast.cli.pages.fragments import block, folded, html, section, simple_table, table
+from holdfast.cli.pages.fragments import block, html, section, simple_table, table
 from holdfast.cli.pages.inputs import JobInputs
 from holdfast.cli.terminal import formats
+from holdfast_train.pages.fragments import folded
 from holdfast_train.pod.launcher.hang.blame import by_stacks, suspects
 
 MOST_TEXT: Final = 6000  # characters of one block of stacks or of last lines

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from holdfast.cli.jobs import view
 from holdfast.cli.pages import curves
-from holdfast.cli.pages.fragments import html, note, section, simple_table
+from holdfast.cli.pages.fragments import html, section, simple_table
 from holdfast.cli.pages.inputs import JobInputs
 from holdfast.cli.pages.job_page import job_figures
 from holdfast.cli.pages.job_sections import timeline_of
@@ -14,6 +14,7 @@ from holdfast.cli.pages.page import Fragment, Page
 from holdfast.cli.pages.pictures import timeline_picture
 from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.fitted_table import Column
+from holdfast_train.pages.fragments import note
 
 
 def comparison_page(found: Sequence[JobInputs]) -> Page:

@@ -1,7 +1,5 @@
 """The whole HTML document of a page: one file that needs no network, or one that a server brings up to date."""
 
-import base64
-import hashlib
 import json
 from collections.abc import Iterable
 from html import escape
@@ -10,26 +8,8 @@ from typing import Any, Final
 
 from holdfast.cli.pages.assets import asset
 from holdfast.cli.pages.page import Chart, Curve, Page
+from holdfast_train.pages.document import sealed, shell
 
-SHELL: Final = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-{policy}<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="referrer" content="no-referrer">
-<title>{title}</title>
-{styles}
-</head>
-<body>
-<main>
-{sections}
-</main>
-<script type="application/json" id="charts">{charts}</script>
-{scripts}
-</body>
-</html>
-"""
 _LIVE: Final = ("uplot.js", "page.js", "live.js")
 _INLINED: Final = ("uplot.js", "page.js")
 _DIGITS: Final = 5  # of a number of a curve: more than a screen can show
@@ -38,22 +18,12 @@ _LARGEST: Final = 1e100  # a value that is larger would leave no axis for the ot
 
 def document(page: Page, *, live: bool) -> str:
     """The document. `live`: styles and scripts have addresses of the server; otherwise the document contains them."""
-    if live:
-        policy, styles = "", '<link rel="stylesheet" href="/page.css">'
-        scripts = "\n".join(f'<script src="/{name}"></script>' for name in _LIVE)
-    else:
-        style, programs = _text("page.css"), [_text(name) for name in _INLINED]
-        policy = _policy(style, programs)
-        styles = f"<style>{style}</style>"
-        scripts = "\n".join(f"<script>{program}</script>" for program in programs)
-    return SHELL.format(
-        policy=policy,
-        title=escape(page.title),
-        styles=styles,
-        sections="\n".join(f'<section id="{escape(one.id)}">{one.html}</section>' for one in page.fragments),
-        charts=as_json(page.charts),
-        scripts=scripts,
-    )
+    sections = [f'<section id="{escape(one.id)}">{one.html}</section>' for one in page.fragments]
+    data = f'<script type="application/json" id="charts">{as_json(page.charts)}</script>'
+    if not live:
+        return sealed(page.title, sections, _text("page.css"), [_text(name) for name in _INLINED], data)
+    scripts = [data, *(f'<script src="/{name}"></script>' for name in _LIVE)]
+    return shell(page.title, sections, '<link rel="stylesheet" href="/page.css">', scripts)
 
 
 def as_json(charts: Iterable[Chart]) -> str:
@@ -92,14 +62,3 @@ def _rounded(value: float | None) -> float | None:
 
 def _text(name: str) -> str:
     return asset(name).decode()
-
-
-def _policy(style: str, programs: Iterable[str]) -> str:
-    """The rule for the browser: it runs these scripts alone, and asks nothing of any network."""
-    scripts = " ".join(map(_hash, programs))
-    rule = f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {scripts}"
-    return f'<meta http-equiv="Content-Security-Policy" content="{rule}">\n'
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""Small pieces of HTML: texts as the terminal has them, tables, names with values. All of them escape."""
+"""Pieces of HTML from texts as the terminal has them: tables, figures, names with values. All of them escape."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -10,15 +10,17 @@ from rich.text import Text
 
 from holdfast.cli.terminal import formats
 from holdfast.cli.terminal.fitted_table import Column, Fitting
+from holdfast_train.pages import fragments as pieces
+from holdfast_train.pages.fragments import Markup
 
 _SIGNS = frozenset(("bold", "dim", "green", "yellow", "red", "cyan", "blue", "magenta", "strike"))
 LONG = 40  # characters from which on a cell may be wrapped
 
 
-def html(text: str | Text) -> str:
+def html(text: str | Text) -> Markup:
     """The text with its styles as classes, such as `t-red`."""
     if isinstance(text, str):
-        return escape(text)
+        return Markup(escape(text))
     plain, spans = text.plain, [(span.start, span.end, str(span.style)) for span in text.spans]
     spans.append((0, len(plain), str(text.style)))
     edges = sorted({0, len(plain), *(edge for start, end, _ in spans for edge in (start, end))})
@@ -27,7 +29,7 @@ def html(text: str | Text) -> str:
         words = {word for since, until, style in spans if since <= start and end <= until for word in style.split()}
         piece, names = escape(plain[start:end]), " ".join(f"t-{word}" for word in sorted(words & _SIGNS))
         parts.append(f'<span class="{names}">{piece}</span>' if names else piece)
-    return "".join(parts)
+    return Markup("".join(parts))
 
 
 def pill(text: Text) -> str:
@@ -51,8 +53,8 @@ def section(title: str, *parts: str) -> str:
 
 def pairs(rows: Iterable[tuple[str, str | Text]]) -> str:
     """Names and values, one below the other; empty without any."""
-    lines = "".join(f"<dt>{escape(name)}</dt><dd>{html(value)}</dd>" for name, value in rows)
-    return f'<dl class="pairs">{lines}</dl>' if lines else ""
+    found = [(name, html(value)) for name, value in rows]
+    return pieces.pairs(found) if found else ""
 
 
 class Figure(NamedTuple):
@@ -65,11 +67,7 @@ class Figure(NamedTuple):
 
 def figures(found: Iterable[Figure]) -> str:
     """Large figures side by side."""
-    lines = []
-    for one in found:
-        more = f"<small>{escape(one.more)}</small>" if one.more else ""
-        lines.append(f"<div><dt>{escape(one.name)}</dt><dd>{html(one.value)}{more}</dd></div>")
-    return f'<dl class="figures">{"".join(lines)}</dl>'
+    return pieces.figures(pieces.Figure(one.name, html(one.value), one.more) for one in found)
 
 
 def table(found: Fitting) -> str:
@@ -83,17 +81,8 @@ def simple_table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]
         return ""
     kept = [place for place, column in enumerate(columns) if not column.rank or not _says_nothing(rows, place)]
     classes = [_class(columns[place], rows, place) for place in kept]
-    head = "".join(
-        f'<th scope="col"{names}>{escape(" ".join(columns[place].title.split()))}</th>'
-        for place, names in zip(kept, classes, strict=True)
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td{names}>{html(row[place])}</td>" for place, names in zip(kept, classes, strict=True))
-        + "</tr>"
-        for row in rows
-    )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    titles = [" ".join(columns[place].title.split()) for place in kept]
+    return pieces.grid(titles, classes, [[html(row[place]) for place in kept] for row in rows])
 
 
 def _says_nothing(rows: Sequence[Sequence[str | Text]], place: int) -> bool:
@@ -110,13 +99,3 @@ def block(text: str, most: int) -> str:
     """A text with its lines as they are, cut after `most` characters."""
     cut = f"{text[:most]}\n... and {formats.count(len(text) - most)} characters more" if len(text) > most else text
     return f"<pre>{escape(cut)}</pre>"
-
-
-def folded(title: str, body: str) -> str:
-    """A part that a reader opens."""
-    return f"<details><summary>{escape(title)}</summary>{body}</details>"
-
-
-def note(text: str) -> str:
-    """Something that is missing from the page, and why."""
-    return f'<p class="note">{escape(text)}</p>'

@@ -3,12 +3,13 @@
 from holdfast.cli.jobs import costs, view
 from holdfast.cli.jobs.describe import what_next
 from holdfast.cli.pages import attempts, curves, job_sections, stored_job
-from holdfast.cli.pages.fragments import Figure, figures, html, note, pill, section
+from holdfast.cli.pages.fragments import Figure, figures, html, pill, section
 from holdfast.cli.pages.inputs import JobInputs
 from holdfast.cli.pages.page import Chart, Fragment, Page
 from holdfast.cli.pages.pictures import progress_bar
 from holdfast.cli.terminal import formats
 from holdfast.core.books.ledger import counts_steps
+from holdfast_train.pages.fragments import note
 
 __all__ = ["JobInputs", "job_page"]
 

@@ -10,6 +10,7 @@ from tests.support.pages.read_html import Read
 from holdfast.cli.pages import fragments
 from holdfast.cli.pages.fragments import Figure
 from holdfast.cli.terminal.fitted_table import Column, Fitting
+from holdfast_train.pages import fragments as pieces
 
 ANY = st.text() | st.sampled_from(["<b>", "</td>", '"', "'", "&amp;", "<!--", "]]>", "</script>"])
 
@@ -42,7 +43,7 @@ def test_every_text_stays_a_text(one: str, other: str) -> None:
         (fragments.figures([Figure(one, styled, other)]), {"dl", "div", "dt", "dd", "span", "small"}),
         (fragments.simple_table([Column(one)], [[other]]), {"div", "table", "thead", "tbody", "tr", "th", "td"}),
         (fragments.block(one, 10), {"pre"}),
-        (fragments.folded(one, fragments.note(other)), {"details", "summary", "p"}),
+        (pieces.folded(one, pieces.note(other)), {"details", "summary", "p"}),
     ]
     for html, allowed in made:
         found = Read(html)
