@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast_train.environment import Identity
-from holdfast_train.pod.launcher.relay.noted_progress import FILE, MOST_BYTES
+from holdfast_train.pod.launcher.progress.noted_progress import FILE, MOST_BYTES
 from holdfast_train.say import say
 from holdfast_train.series.recorder import SeriesRecorder
 from holdfast_train.series.rows import MOST_NAMES, MOST_STEP, Row, is_name, name_of

@@ -14,11 +14,11 @@ from holdfast.local.agent.addresses import SHARED, PodAddresses, place_in_shared
 from holdfast.local.agent.api import ApiClient, insist
 from holdfast.local.agent.config import AgentConfig
 from holdfast.local.agent.container.container import Container, Machine, measure
+from holdfast.local.agent.container.network import IsolatedNetwork, Network
 from holdfast.local.agent.container.process import Reaper, agent_mark, kill_children, kill_marked
 from holdfast.local.agent.control import Control
 from holdfast.local.agent.errors import AgentError
 from holdfast.local.agent.heartbeat import NodeFacts
-from holdfast.local.agent.network import IsolatedNetwork, Network
 from holdfast.local.agent.node import Node
 from holdfast.local.agent.pod import PodWorker
 from holdfast.local.agent.server import LogServer

@@ -14,7 +14,7 @@ from aiohttp import web
 from holdfast.local.agent.config import AgentConfig
 from holdfast.local.agent.container import logs
 from holdfast.local.agent.container.container import Container
-from holdfast.local.agent.network import Network
+from holdfast.local.agent.container.network import Network
 from holdfast.local.agent.pod import PodWorker
 from holdfast.local.agent.status import Waiting
 

@@ -15,7 +15,7 @@ from holdfast_train.folder.commit import FolderCommits
 from holdfast_train.folder.layouts import find
 from holdfast_train.folder.look import look
 from holdfast_train.folder.reported import Reported, row_of
-from holdfast_train.pod.launcher.relay.noted_progress import FILE, NotedProgress
+from holdfast_train.pod.launcher.progress.noted_progress import FILE, NotedProgress
 from holdfast_train.series.history import read_history
 from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.retrying import RetryingStorage

@@ -10,8 +10,8 @@ import pytest
 
 import holdfast_train
 from holdfast_protocol import variables
+from holdfast_train.pod.launcher.in_place import InPlace
 from holdfast_train.pod.launcher.program import Running, Starter
-from holdfast_train.pod.launcher.restart.in_place import InPlace
 
 PEER = "[gloo/transport/tcp/pair.cc:561] Connection closed by peer [127.0.0.1]:1"
 PROGRAM = f"""

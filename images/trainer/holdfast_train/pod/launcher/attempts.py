@@ -23,14 +23,14 @@ from typing import Any
 from holdfast_protocol import settings, variables
 
 from .connection import Connection
+from .in_place import in_place
 from .keeper import Keeper, keeper
 from .left_ranks import LeftRanks
 from .member import Member, attempt_variables, read_member, why_refused
 from .member_call import TIMEOUT, MemberCall, Order
 from .process_tree import adopt_orphans, collect, end_descendants
 from .program import MISCONFIGURED, Program, Starter, refusal
-from .progress_relay import progress, same_in_each_attempt
-from .restart.in_place import in_place
+from .progress.relay import progress, same_in_each_attempt
 from .verdict import End, classify, encode
 from .verdict_files import say, verdict_folder
 from .warm.spare import Spare

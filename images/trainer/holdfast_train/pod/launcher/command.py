@@ -12,7 +12,7 @@ from holdfast_protocol import settings, variables
 from holdfast_protocol.document import DocumentError
 
 from .program import MISCONFIGURED, NOT_FOUND, Program, refusal
-from .progress_relay import progress
+from .progress.relay import progress
 from .signals.forwarding import shutdown_timeout
 from .verdict import classify, exit_code
 from .verdict_files import verdict_folder, write_verdict
@@ -44,11 +44,11 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
     environment.setdefault("PYTHONUNBUFFERED", "1")  # otherwise a killed program loses its last lines
     environment.setdefault("PYTHONFAULTHANDLER", "1")  # a program that crashes, or hangs, shows where it was
     if own.mlflow:
-        from .tracking.mlflow_run import mlflow_variables  # noqa: PLC0415 - other jobs need none of its imports
+        from .mlflow_run import mlflow_variables  # noqa: PLC0415 - other jobs need none of its imports
 
         environment |= mlflow_variables(environment)
     if own.data:
-        from .staging.stager import stage  # noqa: PLC0415 - other jobs need none of its imports
+        from .stager import stage  # noqa: PLC0415 - other jobs need none of its imports
 
         if (end := stage(environment)) is not None:
             return classify(end)

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from holdfast_protocol import settings, variables
 
-from .output import OnData, Tee
 from .room import killed_processes
 from .signals.forwarding import Forwarding, shutdown_timeout
+from .tee import OnData, Tee
 from .torchrun_report import last_lines
 from .verdict import End
 from .verdict_files import LEAVE_NOW, read_rank_verdicts, say, wait_for_writers
@@ -303,7 +303,7 @@ class Program:
 
         False if the training may go on. `only_own`: it goes on unless a rank of this node is the cause.
         """
-        from .hang.case import record, waits_for_other_nodes  # noqa: PLC0415 - only after a hang
+        from .hang.record import record, waits_for_other_nodes  # noqa: PLC0415 - only after a hang
 
         if only_own and waits_for_other_nodes(folder, self._others()):
             return False

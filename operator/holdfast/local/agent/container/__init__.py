@@ -2,5 +2,5 @@
 
 Belongs here: what a kubelet and a container runtime do for one container.
 Does not belong here: the life of the whole pod (agent.pod), the node (agent.node).
-Layers: the lower room of the agent; imports its api, config, errors, network and status.
+Layers: the lower room of the agent; imports its addresses, api, config, errors and status.
 """

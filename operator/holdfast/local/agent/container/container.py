@@ -16,12 +16,12 @@ from holdfast.local.agent.api import ApiClient, Backoff
 from holdfast.local.agent.config import AgentConfig, ImageSpec
 from holdfast.local.agent.container import env, images, logs, procfs
 from holdfast.local.agent.container.downward import PodFacts
+from holdfast.local.agent.container.network import Network
 from holdfast.local.agent.container.probes import Prober
 from holdfast.local.agent.container.process import ContainerProcess, Reaper, agent_mark
 from holdfast.local.agent.container.rewrite import PathMap
 from holdfast.local.agent.container.volumes import Volumes
 from holdfast.local.agent.errors import AgentError, ApiError, ApiUnreachableError
-from holdfast.local.agent.network import Network
 from holdfast.local.agent.quantity import read_quantity
 from holdfast.local.agent.status import (
     FALLBACK_BYTES,

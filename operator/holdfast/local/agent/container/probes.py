@@ -13,8 +13,8 @@ from typing import Any
 
 import aiohttp
 
+from holdfast.local.agent.container.network import Network
 from holdfast.local.agent.container.process import Reaper
-from holdfast.local.agent.network import Network
 
 Object = dict[str, Any]
 

@@ -34,7 +34,7 @@ def test_one_node_has_no_part_of_several(tmp_path: Path, nodes: str) -> None:
     assert int(found.stdout) <= 3  # the main thread, and one for each output, which may not have begun
     imported = {line.rpartition("|")[2].strip() for line in found.stderr.splitlines()}
     own = {name for name in imported if name.startswith("holdfast_launcher.")}
-    names = ("command", "output", "plain_text", "process_tree", "program", "progress_relay", "room")
+    names = ("command", "process_tree", "program", "progress", "progress.relay", "room", "tee")
     signals = ("signals", "signals.forwarding", "signals.receivers")
     after = ("failed_process", "torchrun_report", "verdict", "verdict_files")
     assert own == {f"holdfast_launcher.{name}" for name in (*names, *signals, *after)}

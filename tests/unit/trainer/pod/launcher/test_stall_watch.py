@@ -191,10 +191,10 @@ def test_a_training_that_is_stopped_is_ended_as_stalled(tmp_path: Path) -> None:
 WITHOUT_EVIDENCE = """
 import sys
 from holdfast_train.pod.launcher import program, stall_watch
-from holdfast_train.pod.launcher.hang import case
+from holdfast_train.pod.launcher.hang import record
 def fail(*_):
     raise PermissionError("stacks-0")
-case.record, stall_watch.LOOK_SECONDS = fail, 0.02
+record.record, stall_watch.LOOK_SECONDS = fail, 0.02
 hangs = "import pathlib, sys, time\\nwhile True: pathlib.Path(sys.argv[1]).write_text('training 3'); time.sleep(0.05)"
 command = [sys.executable, "-c", hangs, sys.argv[1] + "/pulse-0"]
 end = program.Program(command, {"HOLDFAST_SETTINGS": '{"stall":{"timeout":1}}'}).run(sys.argv[1])

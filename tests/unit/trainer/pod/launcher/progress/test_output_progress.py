@@ -14,13 +14,13 @@ from tests.support.trainer.launched import start
 from tests.support.trainer.pod_settings import pod_variables
 from tests.support.waiting import wait_for
 
-from holdfast_train.pod.launcher.patterns.output_progress import (
+from holdfast_train.pod.launcher.progress.output_progress import (
     LINE_BYTES,
     MOST_BYTES,
     OutputProgress,
-    output_progress,
 )
-from holdfast_train.pod.launcher.patterns.pattern import patterns_of
+from holdfast_train.pod.launcher.progress.patterns import patterns_of
+from holdfast_train.pod.launcher.progress.relay import output_progress
 
 POD = {
     "operator_url": "http://127.0.0.1:9",

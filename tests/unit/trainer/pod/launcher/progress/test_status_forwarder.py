@@ -10,7 +10,7 @@ from tests.support.trainer.pod_settings import pod_variables
 from tests.support.waiting import wait_for
 
 from holdfast_train.pod.launcher import member_call
-from holdfast_train.pod.launcher.relay.status_forwarder import StatusForwarder
+from holdfast_train.pod.launcher.progress.status_forwarder import StatusForwarder
 
 
 @pytest.fixture

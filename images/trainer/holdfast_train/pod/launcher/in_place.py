@@ -23,9 +23,9 @@ from pathlib import Path
 
 from holdfast_protocol import variables
 
-from ..process_tree import state_of
-from ..program import Program, Running, Starter
-from ..verdict_files import say, temporary_folder
+from .process_tree import state_of
+from .program import Program, Running, Starter
+from .verdict_files import say, temporary_folder
 
 ANSWER_SECONDS = 10.0  # for a process that goes on to have cleaned up
 LOOK_SECONDS = 0.01  # between two looks whether it has

@@ -12,10 +12,10 @@ import pytest
 from tests.support.waiting import wait_for
 
 from holdfast_protocol import variables
+from holdfast_train.pod.launcher import in_place as module
+from holdfast_train.pod.launcher.in_place import InPlace, in_place
 from holdfast_train.pod.launcher.process_tree import state_of
 from holdfast_train.pod.launcher.program import Running, Starter
-from holdfast_train.pod.launcher.restart import in_place as module
-from holdfast_train.pod.launcher.restart.in_place import InPlace, in_place
 
 # Comes back once, as a program does; `deaf` says nothing when it goes on.
 PROGRAM = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .pattern import Pattern
+from .patterns import Pattern
 
 _FELL = 4  # a count that falls to a quarter or less begins again; two ranks that print are never so far apart
 

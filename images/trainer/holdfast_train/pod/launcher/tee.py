@@ -1,4 +1,7 @@
-"""`Tee`: what the program prints goes on to the container's log, and its last lines are kept."""
+"""`Tee`: what the program prints goes on to the container's log, and its last lines are kept.
+
+`plain`: text of a program as people read it, without what a terminal does with it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import collections
 import contextlib
 import fcntl
 import os
+import re
 import select
 import struct
 import termios
@@ -14,12 +18,21 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .plain_text import plain
-
 OnData = Callable[[bytes], None]
 PAUSE = 0.005  # seconds between two looks whether a pipe is empty
 LINE_END = 128  # of a longer line: a command that failed may be long, and its exit code comes after it
 LINES, LINE_BYTES = 400, 512  # enough for the report of torchrun, and before it for a traceback of each rank of a node
+# Colours and movements of the cursor, titles of windows, other sequences, and control characters but the tab. The zeros
+# of UTF-16 go too, so its Latin letters can be read.
+_NOT_SHOWN = re.compile(
+    r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|\x1b[@-Z\\^_]"
+    r"|[\x00-\x08\x0a-\x1f\x7f-\x9f]"
+)
+
+
+def plain(text: str) -> str:
+    """`text` without sequences and characters that a terminal does not show."""
+    return _NOT_SHOWN.sub("", text)
 
 
 class Tee:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast_train.pod.launcher.patterns.figures import Figures
-from holdfast_train.pod.launcher.patterns.pattern import patterns_of
+from holdfast_train.pod.launcher.progress.figures import Figures
+from holdfast_train.pod.launcher.progress.patterns import patterns_of
 
 
 def figures(pattern: str, *lines: str) -> dict[str, str]:

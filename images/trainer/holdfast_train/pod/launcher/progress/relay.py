@@ -10,11 +10,14 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast_protocol import settings, variables
 
-from .output import OnData
+from ..tee import OnData
+
+if TYPE_CHECKING:
+    from .output_progress import OutputProgress
 
 SERVER_URL, SERVER_TOKEN = "KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_TOKEN"
 _GIVEN = (SERVER_URL, SERVER_TOKEN, "KUBEFLOW_TRAINER_SERVER_CA_CERT")
@@ -46,8 +49,6 @@ def progress(
     """
     note, output = _note(environment, folder), None
     if settings.read(environment).patterns:
-        from .patterns.output_progress import output_progress  # noqa: PLC0415 - other jobs need none of its imports
-
         output = output_progress(environment, note)
     if output is None:
         with progress_relay(environment, folder, note) as changed:
@@ -60,16 +61,44 @@ def progress(
         output.finish()
 
 
+def output_progress(environment: Mapping[str, str], note: Note | None = None) -> OutputProgress | None:
+    """The reader of one program's output; None without patterns or an operator, and on all nodes but the first.
+
+    `note` gets each status too, and must not block.
+    """
+    given = settings.read(environment).patterns
+    if not given or not has_operator(environment) or not variables.is_first(environment):
+        return None
+    from ..verdict_files import say  # noqa: PLC0415 - other jobs need none of these imports
+    from .output_progress import OutputProgress  # noqa: PLC0415
+    from .patterns import patterns_of  # noqa: PLC0415
+    from .status_forwarder import StatusForwarder  # noqa: PLC0415
+
+    try:
+        patterns = patterns_of(given)
+    except (ValueError, KeyError, TypeError) as error:
+        say(f"progress.patterns cannot be read ({error}); no progress is read from the output")
+        return None
+    forwarder = StatusForwarder(environment)
+
+    def offer(status: dict[str, Any]) -> None:
+        if note is not None:
+            note(status)
+        forwarder.offer(status)
+
+    return OutputProgress(patterns, offer, forwarder.finish)
+
+
 def _note(environment: Mapping[str, str], folder: str | None) -> Note | None:
     """Who else gets each status: the history of the training, and what looks for hangs."""
     notes: list[Note] = []
     own = settings.read(environment)
     if own.folder and folder is not None:
-        from .relay.noted_progress import NotedProgress  # noqa: PLC0415 - of other jobs nobody writes the history here
+        from .noted_progress import NotedProgress  # noqa: PLC0415 - of other jobs nobody writes the history here
 
         notes.append(NotedProgress(folder).note)
     if own.stall and folder is not None:
-        from .relay.told_steps import ToldSteps  # noqa: PLC0415 - a program that is not watched needs none of its imports
+        from .told_steps import ToldSteps  # noqa: PLC0415 - a program that is not watched needs none of its imports
 
         notes.append(ToldSteps(folder, environment.get(variables.GOAL_STEPS, "")).note)
 
@@ -96,9 +125,9 @@ def progress_relay(
     if folder is None or not is_wanted(environment):
         yield dict(environment)
         return
-    from .relay.status_forwarder import StatusForwarder  # noqa: PLC0415 - only a program with an operator needs its imports
-    from .relay.status_server import StatusServer  # noqa: PLC0415
-    from .verdict_files import say  # noqa: PLC0415
+    from ..verdict_files import say  # noqa: PLC0415
+    from .status_forwarder import StatusForwarder  # noqa: PLC0415 - only a program with an operator needs its imports
+    from .status_server import StatusServer  # noqa: PLC0415
 
     token, path = os.urandom(32).hex(), Path(folder, TOKEN_FILE)
     try:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast_train.pod.launcher.relay.noted_progress import FILE, NotedProgress
+from holdfast_train.pod.launcher.progress.noted_progress import FILE, NotedProgress
 
 
 def status(step: int) -> dict[str, Any]:
@@ -14,7 +14,7 @@ def status(step: int) -> dict[str, Any]:
 
 
 def test_a_file_that_nobody_takes_away_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast_train.pod.launcher.relay.noted_progress.MOST_BYTES", 1000)
+    monkeypatch.setattr("holdfast_train.pod.launcher.progress.noted_progress.MOST_BYTES", 1000)
     noted = NotedProgress(str(tmp_path))
     for step in range(1, 100):
         noted.note(status(step))

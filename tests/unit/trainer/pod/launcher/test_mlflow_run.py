@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast_train.pod.launcher.tracking import mlflow_run
-from holdfast_train.pod.launcher.tracking.mlflow_run import TAG, mlflow_variables
+from holdfast_train.pod.launcher import mlflow_run
+from holdfast_train.pod.launcher.mlflow_run import TAG, mlflow_variables
 
 UID = "6f1c-u"
 

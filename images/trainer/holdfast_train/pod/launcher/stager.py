@@ -16,10 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from ..program import MISCONFIGURED, refusal
-from ..room import killed_processes
-from ..verdict import End, RankVerdict
-from ..verdict_files import LIBRARY
+from .program import MISCONFIGURED, refusal
+from .room import killed_processes
+from .verdict import End, RankVerdict
+from .verdict_files import LIBRARY
 
 START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from holdfast_train.staging.process import main; sys.exit(main())"

@@ -10,9 +10,9 @@ import pytest
 from tests.support.cluster.isolated import needs_isolation
 
 from holdfast.local.agent.addresses import SHARED, PodAddresses
+from holdfast.local.agent.container.network import IsolatedNetwork, Network
 from holdfast.local.agent.container.process import Reaper
 from holdfast.local.agent.errors import AgentError
-from holdfast.local.agent.network import IsolatedNetwork, Network
 from holdfast.local.network import links
 from holdfast.local.network.plan import make_plan
 

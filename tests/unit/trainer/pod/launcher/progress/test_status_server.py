@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.support.waiting import wait_for
 
-from holdfast_train.pod.launcher.relay import status_server
-from holdfast_train.pod.launcher.relay.status_server import CONNECTIONS, MAX_BODY, MAX_HEAD, StatusServer
+from holdfast_train.pod.launcher.progress import status_server
+from holdfast_train.pod.launcher.progress.status_server import CONNECTIONS, MAX_BODY, MAX_HEAD, StatusServer
 
 PATH = "/status"
 GOOD = {"Authorization": "Bearer secret", "Content-Type": "application/json"}

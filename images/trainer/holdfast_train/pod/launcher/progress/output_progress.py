@@ -9,18 +9,13 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
-from holdfast_protocol import settings, variables
-
-from ..plain_text import plain
-from ..progress_relay import Note, has_operator
-from ..relay.status_forwarder import StatusForwarder
-from ..verdict_files import say
+from ..tee import plain
 from .figures import Figures
-from .pattern import Pattern, patterns_of
+from .patterns import Pattern
 
 MOST_BYTES = 65_536  # of each output, between two looks
 LINE_BYTES = 2_048  # the rest of a longer line is not looked at
@@ -135,26 +130,3 @@ class OutputProgress:
             metrics = [{"name": name, "value": value} for name, value in self._figures.metrics.items()]
             now = datetime.now(timezone.utc).isoformat()  # noqa: UP017 - Python 3.9 has no datetime.UTC
             self._offer({"trainerStatus": {"lastUpdatedTime": now, "metrics": metrics}})
-
-
-def output_progress(environment: Mapping[str, str], note: Note | None = None) -> OutputProgress | None:
-    """The reader of one program's output; None without patterns or an operator, and on all nodes but the first.
-
-    `note` gets each status too, and must not block.
-    """
-    given = settings.read(environment).patterns
-    if not given or not has_operator(environment) or not variables.is_first(environment):
-        return None
-    try:
-        patterns = patterns_of(given)
-    except (ValueError, KeyError, TypeError) as error:
-        say(f"progress.patterns cannot be read ({error}); no progress is read from the output")
-        return None
-    forwarder = StatusForwarder(environment)
-
-    def offer(status: dict[str, Any]) -> None:
-        if note is not None:
-            note(status)
-        forwarder.offer(status)
-
-    return OutputProgress(patterns, offer, forwarder.finish)

@@ -22,7 +22,7 @@ from typing import Any
 
 from holdfast_protocol import variables
 
-from ..verdict_files import say
+from .verdict_files import say
 
 RUN = "MLFLOW_RUN_ID"
 TAG = "holdfast.job-uid"

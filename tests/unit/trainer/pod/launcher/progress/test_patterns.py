@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from holdfast_train.pod.launcher.patterns.pattern import PRESETS, Pattern, patterns_of
+from holdfast_train.pod.launcher.progress.patterns import PRESETS, Pattern, patterns_of
 
 
 # Breaks if a number is cut, a word is found inside another one, or a line is read in another way than people read it.

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.support.trainer.pod_settings import pod_variables
 
-from holdfast_train.pod.launcher.patterns.output_progress import OutputProgress
-from holdfast_train.pod.launcher.progress_relay import (
+from holdfast_train.pod.launcher.progress.output_progress import OutputProgress
+from holdfast_train.pod.launcher.progress.relay import (
     SERVER_TOKEN,
     SERVER_URL,
     progress,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast_train.pod.launcher.relay.told_steps import ToldSteps
+from holdfast_train.pod.launcher.progress.told_steps import ToldSteps
 from holdfast_train.pod.launcher.stall_watch import Rank, read_pulses
 
 

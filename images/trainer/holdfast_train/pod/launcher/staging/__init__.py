@@ -1,1 +1,0 @@
-"""Data of trainer.data, copied before the program starts."""
