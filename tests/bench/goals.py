@@ -141,8 +141,8 @@ GOALS: tuple[Goal, ...] = (
     ),
     Goal("several-switch-again", "the same: steps computed twice", "", "0", at_most(0), digits=0),
     Goal(
-        "several-in-place", "one of 4 programs dies, the others keep their processes (beside it 4 new processes)", "s",
-        "< new processes", lambda m: m.beside is not None and m.value < m.beside, digits=2,
+        "several-in-place", "one of 4 programs dies, the others keep their processes (beside it 4 that waited)", "s",
+        "< that waited", lambda m: m.beside is not None and m.value < m.beside, digits=2,
     ),
     Goal("idle-writes", "1,000 jobs, idle 60 s: writes besides the lease", "", "0", at_most(0), digits=0),
     Goal("idle-cpu", "1,000 jobs, idle 60 s: CPU of a core", "%", "≤ 1", at_most(1.0), 0.05, "all, at 300 jobs",
