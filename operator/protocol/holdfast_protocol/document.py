@@ -54,12 +54,13 @@ def text(default: Any = None, *, most: int = TEXT, form: str = "", name: str | N
 def whole(default: Any = None, *, least: int = 0, most: int = EXACT) -> Any:
     """A whole number from `least` to `most`."""
 
-    def kind(value: Any, place: str) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise DocumentError(place, value, f"a whole number from {least} to {most}")
-        return value
+    return _field(lambda value, place: _count(value, place, least, most), default)
 
-    return _field(kind, default)
+
+def _count(value: Any, place: str, least: int = 0, most: int = EXACT) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise DocumentError(place, value, f"a whole number from {least} to {most}")
+    return value
 
 
 def seconds(default: Any = None, *, above: float = -1.0) -> Any:
@@ -116,6 +117,18 @@ def _is_text(value: object, most: int, may_be_empty: bool) -> bool:
     return isinstance(value, str) and len(value) <= most and (bool(value) or may_be_empty)
 
 
+def counts(*, most: int, characters: int) -> dict[str, Any]:
+    """Metadata of a field with an object of at most `most` whole numbers. Its default is a new, empty one."""
+
+    def kind(value: Any, place: str) -> dict[str, int]:
+        is_object = isinstance(value, dict) and len(value) <= most
+        if not is_object or not all(_is_text(one, characters, True) for one in value):
+            raise DocumentError(place, value, f"an object of at most {most} fields of {characters} characters")
+        return {name: _count(number, f"{place}.{name}") for name, number in value.items()}
+
+    return {"kind": kind, "name": None}
+
+
 def part(of: type, default: Any = None) -> Any:
     """A document inside this one."""
     return _field(lambda value, place: decode(of, value, place), default)
@@ -153,7 +166,7 @@ def decode(of: type[T], value: object, place: str = "") -> T:
         at = f"{place}.{name}" if place else name
         if value.get(name) is not None:
             found[field.name] = field.metadata["kind"](value[name], at)
-        elif field.default is REQUIRED:
+        elif field.default is REQUIRED and field.default_factory is REQUIRED:
             raise DocumentError(at, None, "a value; the field must be set")
     return of(**found)
 

@@ -8,11 +8,10 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from holdfast_protocol.saving import LONGEST, MOST_SHARE
 from holdfast_protocol.settings import Every
 
 __all__ = [
-    "LONGEST",
-    "MOST_SHARE",
     "RECENT",
     "SHORTEST",
     "Cost",
@@ -29,8 +28,6 @@ RECENT: Final = 5  # saves that are remembered: enough to ignore one slow save, 
 ASSUMED_COST: Final = 10.0  # of a save, before the first one is measured
 DEFAULT_EVERY_SECONDS: Final = 600.0
 SHORTEST: Final = 30.0  # between two saves of `auto`: each writes the whole state, and a record that stays in the log
-LONGEST: Final = 3600.0  # the measured interruption rate may be wrong, and the operator assumes no longer interval
-MOST_SHARE: Final = 0.05  # of the time that saving may cost
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,17 @@ from typing import Final, NamedTuple
 
 from holdfast.api.attempt import AttemptState, EndKind, EndReason
 from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, End, classify
-from holdfast.core.observe.hang import at_fault
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Member, Sight
 from holdfast.core.turn import Turn
+from holdfast_protocol.hang import at_fault
 from holdfast_protocol.lost_peer import says_peer_is_gone
+from holdfast_protocol.verdict import WRITER_SECONDS
 
 SETTLE: Final = timedelta(seconds=2)  # programs that fail together tell it within this time, and so does a kubelet
 # How long the errors of peers wait for the one that ended first: its node may be dead, which is seen after 40 s, or its
-# launcher waits for a checkpoint that is on its way, for 60 s at most (holdfast_train.pod.launcher.program).
-PATIENCE: Final = timedelta(seconds=75)
+# launcher waits for a checkpoint that is on its way, for WRITER_SECONDS at most.
+PATIENCE: Final = timedelta(seconds=WRITER_SECONDS + 15)
 # How long a hang that one launcher tells waits for the others: each finds it by itself, and stores its evidence.
 HANG_PATIENCE: Final = timedelta(seconds=45)
 _CLUSTER: Final = 2  # the place of what the cluster did, in the order of causes

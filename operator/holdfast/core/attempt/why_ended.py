@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from holdfast.api import names
 from holdfast.api.attempt import Drain, EndKind, EndReason
 from holdfast.api.failure import FailureAction
-from holdfast.core.observe.hang import Hang
 from holdfast.core.observe.pods import ContainerView, PodView
 from holdfast.core.observe.start_trouble import is_ours
 from holdfast.core.observe.verdict import Verdict, parse_verdict
+from holdfast_protocol.hang import Hang
+from holdfast_protocol.verdict import FIRST_CODE
 
 MESSAGE_LIMIT = 1024
 SAVED_AND_LEFT = "SavedAndLeft"  # the launcher's word: the last step is saved
@@ -98,7 +99,6 @@ _LOST_CODE, _LOST_REASONS = 255, frozenset(("Unknown", "ContainerStatusUnknown")
 # The launcher's words for a program that a signal ended, and for one that failed without a reason of its own.
 _KILLED_REASON, _NO_REASON = "Signal9", "UserException"
 # torchrun always exits with 1. What it prints last says how the process ended that failed first: -9 means SIGKILL.
-_FIRST_CODE = re.compile(r"Root Cause(?:(?!exitcode).)*exitcode *: *(-?\d{1,3})\b", re.DOTALL)
 
 
 def classify(pod: PodView, drain: Drain | None, told: str = "") -> End:
@@ -267,7 +267,7 @@ def _program_code(v: Verdict) -> int | None:
 
 def _first_code(v: Verdict) -> int | None:
     """The exit code that torchrun names as the root cause."""
-    found = _FIRST_CODE.search("\n".join(v.last_lines))
+    found = FIRST_CODE.search("\n".join(v.last_lines))
     code = int(found[1]) if found else None
     return code if code is None or code >= 0 else 128 - code
 

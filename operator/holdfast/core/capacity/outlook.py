@@ -34,9 +34,8 @@ from holdfast.core.capacity.usable_nodes import usable_node_since
 from holdfast.core.observe.demand import accelerators_on
 from holdfast.core.observe.report import Report
 from holdfast.core.observe.snapshot import Snapshot
+from holdfast_protocol.saving import LONGEST, MOST_SHARE
 
-LONGEST_AUTO: Final = timedelta(hours=1)  # between two saves with checkpoint.every: auto, unless saving takes long
-MOST_SHARE: Final = 0.05  # of the time may be spent saving; both as in holdfast_train.save.interval
 ZERO: Final = timedelta(0)
 
 
@@ -230,7 +229,7 @@ class _Ahead:
         if spec.every.steps:
             every = spec.every.steps * pace
         else:
-            longest = max(LONGEST_AUTO.total_seconds() * speed, saving / MOST_SHARE)
+            longest = max(LONGEST * speed, saving / MOST_SHARE)
             every = spec.every.period.total_seconds() * speed if spec.every.period else longest
         if spec.max_lost_work is not None:
             every = min(every, max(spec.max_lost_work.total_seconds() * speed - saving, saving))

@@ -11,7 +11,8 @@ import pytest
 from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.nodes import Node
 
-from holdfast.core.observe.hang import Hang, at_fault
+from holdfast_protocol.document import decode
+from holdfast_protocol.hang import Hang, at_fault
 from holdfast_protocol.settings import Stall
 from holdfast_train.pod import evidence
 from holdfast_train.storage.folder import FolderStorage
@@ -199,7 +200,7 @@ def test_a_training_that_hangs_is_ended_as_stalled(tmp_path: Path, endpoint: End
     training.begin(1)
     verdicts = [node.told("ready", 1, 300)["verdict"] for node in training.nodes]
     assert [verdict["reason"] for verdict in verdicts] == ["Stalled"] * 2
-    hangs = {rank: Hang.model_validate(verdict["hang"]) for rank, verdict in enumerate(verdicts)}
+    hangs = {rank: decode(Hang, verdict["hang"]) for rank, verdict in enumerate(verdicts)}
     assert (fault := at_fault(hangs)) is not None, hangs
     assert fault.rank == 1
     kept = evidence.read(FolderStorage(tmp_path / "prefix"))

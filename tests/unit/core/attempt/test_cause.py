@@ -14,7 +14,7 @@ from holdfast.core.draft import Draft
 from holdfast.core.observe.members import MemberReport
 from holdfast.core.observe.pods import ContainerView
 from holdfast.core.turn import take_turn
-from holdfast_train.pod.launcher.program import WRITER_SECONDS
+from holdfast_protocol.verdict import WRITER_SECONDS
 
 A_RANK_SAYS = verdict("failed", "UserException", message="ValueError: bad batch", peer=False)
 NO_RANK_SAYS = verdict("failed", "UserException", message="ChildFailedError: train.py FAILED")

@@ -15,9 +15,7 @@ from holdfast.api.attempt import AttemptState, Departure
 from holdfast.api.profile import CapacityProfileStatus
 from holdfast.api.status import CheckpointStatus, Progress
 from holdfast.core.capacity.choose import choose
-from holdfast.core.capacity.outlook import LONGEST_AUTO, MOST_SHARE
 from holdfast.core.observe.nodes import ClusterView
-from holdfast_train.save import interval
 
 HOUR = 3600.0
 
@@ -155,10 +153,6 @@ def test_the_way_to_the_first_step():
 )
 def test_what_an_interruption_can_cost(checkpoint, at_risk):
     assert view(status(training(), checkpoint=saved(880)), checkpoint=checkpoint).at_risk == at_risk
-
-
-def test_the_trainer_keeps_to_the_same_bounds():
-    assert (LONGEST_AUTO.total_seconds(), MOST_SHARE) == (interval.LONGEST, interval.MOST_SHARE)
 
 
 def test_saves_that_fail_put_more_at_risk():

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast_protocol.saving import LONGEST, MOST_SHARE
 from holdfast_protocol.settings import Every
 from holdfast_train.save.interval import (
-    LONGEST,
-    MOST_SHARE,
     RECENT,
     SHORTEST,
     Cost,

@@ -11,7 +11,8 @@ import re
 import signal
 from collections.abc import Sequence
 
-ROOT_CAUSE = "Root Cause: "  # as torchrun calls it; the operator looks for it, and for the exit code after it
+from holdfast_protocol.verdict import ROOT_CAUSE
+
 OWN_CODE = "1"  # of a program that ends with an exception: nothing to add if the process ended with the same one
 _TRACEBACK = "Traceback (most recent call last):"
 _ACCELERATE = "accelerate/commands/launch"  # a file that only starts the script

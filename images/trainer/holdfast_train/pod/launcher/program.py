@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from holdfast_protocol import settings, variables
+from holdfast_protocol.verdict import WRITER_SECONDS
 
 from .room import killed_processes
 from .signals.forwarding import Forwarding, shutdown_timeout
@@ -24,8 +25,7 @@ from .torchrun_report import last_lines
 from .verdict import End
 from .verdict_files import LEAVE_NOW, read_rank_verdicts, say, wait_for_writers
 
-WRITER_SECONDS = 60.0  # how long a checkpoint that is on its way may take after the end of the program,
-MARGIN_SECONDS = 1.0  # and how long before the end of the grace it has to end
+MARGIN_SECONDS = 1.0  # how long before the end of the grace it has to end
 NOW_SECONDS = 5.0  # from the second SIGTERM on, for the program and then for a checkpoint that is on its way
 SETTLE_SECONDS = 1.0  # signals within this window count once: stopping a process group signals its leader twice
 STALLED_SECONDS = 5.0  # for the processes of a program that hangs to end after SIGKILL

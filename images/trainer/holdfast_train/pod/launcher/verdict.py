@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from holdfast_protocol.lost_peer import says_peer_is_gone
+from holdfast_protocol.verdict import MOST_BYTES, REASON, ROOT_CAUSE, UNKNOWN
 
-from .failed_process import ROOT_CAUSE, last_word
+from .failed_process import last_word
 
-VERDICT_BYTES = 4096  # kubelet cuts a container's termination message here
 LINES_KEPT = 20
 MESSAGE_CHARACTERS = 600
 
@@ -73,7 +73,7 @@ def classify(end: End) -> dict[str, Any]:
     return {
         "v": 1,
         "outcome": outcome,
-        "reason": reason,
+        "reason": reason if REASON.fullmatch(reason) else UNKNOWN,
         "message": message,
         "exitCode": end.code,
         "signal": end.signal,
@@ -171,11 +171,11 @@ def exit_code(verdict: dict[str, Any]) -> int:
 
 
 def encode(verdict: dict[str, Any]) -> bytes:
-    """One line of JSON of at most VERDICT_BYTES. If it is too long, the oldest lines go, then half of the message."""
+    """One line of JSON of at most MOST_BYTES. If it is too long, the oldest lines go, then half of the message."""
     small = dict(verdict)
     small["message"] = str(small.get("message") or "").replace("\n", " ")[:MESSAGE_CHARACTERS]
     lines = small["lastLines"] = list(small.get("lastLines") or [])[-LINES_KEPT:]
-    while len(data := json.dumps(small, separators=(",", ":")).encode("ascii") + b"\n") > VERDICT_BYTES:
+    while len(data := json.dumps(small, separators=(",", ":")).encode("ascii") + b"\n") > MOST_BYTES:
         if lines:
             lines.pop(0)
         else:

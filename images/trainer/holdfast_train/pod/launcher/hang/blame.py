@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+from holdfast_protocol.document import encode
+from holdfast_protocol.hang import GROUP_NAME, MOST_GROUPS, Hang
+
 # A frame in the report of Python's faulthandler, and files of libraries.
 _FRAME = re.compile(r' *File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)')
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3|/holdfast_train/|^<frozen ")
@@ -164,7 +167,8 @@ def facts(ranks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
                 entered[group] = min(told["number"], entered.get(group, told["number"]))
     waiting = {waits(one["stacks"]) for one in known}
     all_wait = False if False in waiting else None if None in waiting or not waiting else True
-    return {"stopped": bool(_stopped(known)), "entered": entered, "waits": all_wait}
+    told = dict(sorted((group[:GROUP_NAME], number) for group, number in entered.items())[:MOST_GROUPS])
+    return encode(Hang(bool(_stopped(known)), told, all_wait))
 
 
 def by_stacks(ranks: Iterable[Mapping[str, Any]]) -> list[tuple[list[int], str]]:

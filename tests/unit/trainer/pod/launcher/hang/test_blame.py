@@ -138,9 +138,9 @@ def test_whether_a_node_is_the_cause(ranks: list[dict[str, Any]], expected: bool
 @pytest.mark.parametrize(
     ("ranks", "expected"),
     [
-        ([], {"stopped": False, "entered": {}, "waits": None}),
+        ([], {"stopped": False, "entered": {}}),
         ([rank(0), rank(1, LOADS)], {"stopped": False, "entered": {}, "waits": False}),
-        ([rank(0), rank(1, "")], {"stopped": False, "entered": {}, "waits": None}),
+        ([rank(0), rank(1, "")], {"stopped": False, "entered": {}}),
         (
             [rank(0, groups={WHOLE: 7, HALF: 3}), rank(1, groups={WHOLE: 6})],
             {"stopped": False, "entered": {WHOLE: 6}, "waits": True},

@@ -1,30 +1,33 @@
-"""Which of several nodes is at fault when a training hangs: each launcher tells what the ranks of its node did.
+"""A training on several nodes hangs: what the launcher of each node tells, and which node is at fault.
 
-The same rules as for the ranks of one node (`holdfast_train.pod.launcher.hang.blame`), as far as launchers tell it.
+All nodes stand still, because each step waits for all of them. The node at fault is the one for which the others wait.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Annotated, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from . import document as kind
 
-from holdfast.api.scalars import EXACT
+MOST_GROUPS = 4  # process groups that a launcher tells
+GROUP_NAME = 64  # characters
 
 
-class Hang(BaseModel):
-    """What the ranks of one node did. It comes from a user's container.
+@dataclass(frozen=True)
+class Hang:
+    """What the ranks of one node did.
 
     `stopped`: a process was stopped by a signal, or had ended. `entered`: by process group, the fewest collectives that
     a rank had entered. `waits`: all ranks waited for other ranks; None if that is not known.
     """
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    stopped: bool = False
-    entered: Annotated[
-        dict[Annotated[str, Field(max_length=64)], Annotated[int, Field(ge=0, le=EXACT)]], Field(max_length=4)
-    ] = Field(default_factory=dict)
-    waits: bool | None = None
+    stopped: bool = kind.flag()
+    entered: Mapping[str, int] = field(
+        default_factory=dict, metadata=kind.counts(most=MOST_GROUPS, characters=GROUP_NAME)
+    )
+    waits: bool | None = kind.flag(None)
 
 
 class Fault(NamedTuple):

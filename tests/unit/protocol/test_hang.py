@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.core.observe.hang import Hang, at_fault
+from holdfast_protocol.hang import Hang, at_fault
 
 WAITS, WORKS, UNKNOWN, STOPPED = Hang(waits=True), Hang(waits=False), Hang(), Hang(stopped=True)
 

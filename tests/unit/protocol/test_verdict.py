@@ -1,0 +1,100 @@
+"""The verdict: what a launcher writes, the operator reads; and no container can make the operator fail with one."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.protocol.strategies import JSON, TEXTS
+
+from holdfast.core.observe.verdict import parse_verdict
+from holdfast_protocol.document import encode
+from holdfast_protocol.hang import Hang
+from holdfast_protocol.verdict import MOST_BYTES
+from holdfast_train.pod.launcher.hang.blame import facts
+from holdfast_train.pod.launcher.verdict import End, RankVerdict
+from holdfast_train.pod.launcher.verdict import classify as judge
+from holdfast_train.pod.launcher.verdict import encode as to_line
+
+COUNTS = st.none() | st.integers(0, 2**53 - 1)
+RANKS = st.builds(
+    RankVerdict,
+    rank=st.integers(0, 9),
+    result=st.sampled_from(["running", "saved", "left", "completed", "failed", "fenced", "misconfigured"]),
+    reason=st.sampled_from(["", "two words", "UserException", "OutOfMemory", "Fenced"]),
+    message=st.text(max_size=3000),
+    step=COUNTS,
+    saved_step=COUNTS,
+    at=st.floats(0, 1e10),
+)
+GROUPS = st.dictionaries(st.sampled_from([f"{name} 0" for name in ("gloo", "nccl", "a", "b", "c", "n" * 99)]), COUNTS)
+OF_RANK = st.fixed_dictionaries(
+    {
+        "rank": st.integers(0, 9),
+        "state": st.sampled_from(["R", "S", "T", "Z", ""]),
+        "collectives": GROUPS.map(lambda all_: {name: {"number": number or 0} for name, number in all_.items()}),
+        "stacks": TEXTS,
+        "step": COUNTS,
+    }
+)
+ENDS = st.builds(
+    End,
+    code=st.none() | st.integers(0, 255),
+    signal=st.none() | st.integers(1, 64),
+    signalled_at=st.none() | st.floats(0, 1e10),
+    ranks=st.lists(RANKS, max_size=3, unique_by=lambda one: one.rank).map(tuple),
+    last_lines=st.lists(st.text(max_size=600), max_size=25).map(tuple),
+    oom_kills=st.integers(0, 3),
+    stalled=st.sampled_from(["", "no step for 300 s"]),
+    hang=st.lists(OF_RANK, max_size=4).map(facts),
+    start_error=st.none() | st.just(("CommandNotFound", "no such file")),
+    regrouped_at=st.none() | st.floats(0, 1e10),
+    left=st.just(()),
+)
+
+
+# Breaks if a launcher writes what the operator does not read, or more than a kubelet keeps.
+@given(ENDS)
+def test_the_operator_reads_what_a_launcher_writes(end: End) -> None:
+    written = judge(end)
+    line = to_line(written)
+    assert len(line) <= MOST_BYTES
+    found = parse_verdict(line.decode())
+    assert found is not None
+    assert (found.outcome, found.step, found.saved_step) == (written["outcome"], written["step"], written["savedStep"])
+    assert (found.exit_code, found.signal, found.peer) == (end.code, end.signal, written["peer"])
+    assert (None if found.hang is None else encode(found.hang)) == written["hang"]
+
+
+# Breaks if a verdict of a newer launcher is taken for none, or one of an older launcher.
+@given(ENDS, st.dictionaries(TEXTS.map(lambda name: f"x{name}"), JSON, max_size=2), st.sampled_from(["peer", "hang"]))
+def test_a_verdict_of_another_version_of_the_launcher(end: End, more: dict[str, Any], gone: str) -> None:
+    written = {**judge(end), "message": "", "lastLines": []}
+    known = parse_verdict(json.dumps(written))
+    assert known is not None
+    newer = {**written, **more}
+    newer["hang"] = written["hang"] and {**written["hang"], **more}
+    if len(text := json.dumps(newer)) <= MOST_BYTES:
+        assert parse_verdict(text) == known
+    older = {name: value for name, value in written.items() if name != gone}
+    assert parse_verdict(json.dumps(older)) == known.model_copy(update={gone: None})
+
+
+FIELDS = [*judge(End(1, None, None)), "hang"]
+
+
+@given(JSON | st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4))
+def test_garbage_is_no_verdict_and_no_crash(content: Any) -> None:
+    good = {"v": 1, "outcome": "failed"}
+    parse_verdict(json.dumps({**good, **content} if isinstance(content, dict) else content))
+
+
+def test_the_limits_of_a_hang_hold_on_both_sides() -> None:
+    groups = {f"group-{number} 0" + "x" * 99: {"number": number} for number in range(9)}
+    ranks = [
+        {"rank": 0, "state": "S", "collectives": {f"{n} 0": {"number": 1} for n in "abcdefg"} | groups, "stacks": ""}
+    ]
+    written = {**judge(End(None, 9, None)), "hang": facts(ranks)}
+    found = parse_verdict(json.dumps(written))
+    assert found is not None
+    assert found.hang == Hang(entered={"a 0": 1, "b 0": 1, "c 0": 1, "d 0": 1})
