@@ -56,7 +56,7 @@ def digest(*files: Path) -> str:
 
 
 def cache_dir() -> Path:
-    """`$HOLDFAST_CACHE`, else `$XDG_CACHE_HOME/holdfast`, else `~/.cache/holdfast`."""
+    """`$HOLDFAST_CACHE`, otherwise `$XDG_CACHE_HOME/holdfast`, otherwise `~/.cache/holdfast`."""
     if chosen := os.environ.get("HOLDFAST_CACHE"):
         return Path(chosen).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME")
@@ -78,7 +78,7 @@ def uv() -> Path:
         try:
             (fresh / "tool").rename(folder)
         except OSError:
-            if not (folder / "uv").exists():  # else another process was faster, and its uv is as good as ours
+            if not (folder / "uv").exists():  # otherwise another process was faster, and its uv is as good as ours
                 raise
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -86,7 +86,7 @@ def uv() -> Path:
 
 
 def install_uv(target: Path) -> None:
-    """Install the locked uv below `target`/bin, with pip where this Python has it, else with a venv's own pip."""
+    """Install the locked uv below `target`/bin, with pip where this Python has it, otherwise with a venv's own pip."""
     quiet = ("--quiet", "--disable-pip-version-check", "--root-user-action=ignore")
     locked = ("install", *quiet, "--no-deps", "--require-hashes", "-r", UV_LOCK)
     asked = subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False)

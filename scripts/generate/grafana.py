@@ -31,7 +31,7 @@ class Query:
 class Panel:
     """One panel. `defaults` and `custom` (the part for its kind) are those of Grafana's fieldConfig.
 
-    `empty` stands in the place of what is not there: the reason why nothing is there.
+    `empty` is shown if there is no value: the reason why there is none.
     """
 
     title: str

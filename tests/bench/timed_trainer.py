@@ -1,7 +1,7 @@
 """The language model of holdfast_train, which also says when each of its steps was done, by this machine's clock.
 
 Rank 0 also appends it to the file that STEP_TIMES names, if it is set: the log of a pod goes with the pod.
-With RESTART_IN_PLACE the program stays in its process when the training starts anew.
+With RESTART_IN_PLACE the program stays in its process when the training starts again.
 """
 
 import os

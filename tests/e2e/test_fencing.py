@@ -1,4 +1,4 @@
-"""Two writers of one training: an old pod that comes back, and a job that is made anew under its name."""
+"""Two writers of one training: an old pod that comes back, and a job that is made again under its name."""
 
 import signal
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def last_words(cluster: Cluster, node: str, pod_uid: str) -> str:
 
 
 def remade(cluster: Cluster, namespace: str, pool: Pool, resume: str) -> tuple[Job, Raw]:
-    """A job that was deleted after its first checkpoint and made anew, and its end."""
+    """A job that was deleted after its first checkpoint and made again, and its end."""
     job = submit(cluster, namespace, [pool.tier("cpu")], stub("--step-seconds", 0.05))
     job.wait_checkpoint(20)
     job.delete()

@@ -75,7 +75,7 @@ class Spy:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A job and its markets. `kind` says which; running it anew needs `draw` again, since hostile markets remember."""
+    """A job and its markets. `kind` says which; running it again needs `draw` again, since hostile markets remember."""
 
     kind: str
     setting: Setting

@@ -75,16 +75,16 @@ class Chain:
         if note or found != newest:
             raise BrokenError(f"the newest checkpoint was {newest}; resumed from {found} {note}")
 
-    def check_live(self, *, anew: bool = False) -> None:
+    def check_live(self, *, again: bool = False) -> None:
         """Every commit that the log names can be restored, and is what it should be.
 
-        One that has been compared is only looked for, unless `anew`. Others may commit meanwhile: one that they retire
+        One that has been compared is only looked for, unless `again`. Others may commit meanwhile: one that they retire
         may go.
         """
         for commit in self.state.commits:
             try:
                 known = self._checked.get(commit.name)
-                if known is None or anew:
+                if known is None or again:
                     self._checked[commit.name] = self._compare(commit)
                 else:
                     self._look_for(known)
@@ -98,7 +98,7 @@ class Chain:
     def check_end(self) -> None:
         """After a run that has completed with nobody else alive: the log is as it was, and nothing is left over."""
         self.read()
-        self.check_live(anew=True)
+        self.check_live(again=True)
         for seq, data in enumerate(self._bytes, 1):
             if self.storage.get(names.log_key(seq)) != data:
                 raise BrokenError(f"log record {seq} has changed")

@@ -1,7 +1,7 @@
 """The fork server: a process that has loaded torch and boto3 once, and forks trainers and writers in milliseconds.
 
 It has one thread, for a fork takes only the thread that calls it. As the parent of all it forks it
-can kill them by number without ever meeting another process: a number is given anew only after it has been waited for.
+can kill them by number without ever meeting another process: a number is given again only after it has been waited for.
 """
 
 import gc

@@ -47,7 +47,9 @@ class Progress:
         self._beat()
 
     def _beat(self) -> None:
-        has_all = self.steps is not None and (self.step or 0) >= self.steps  # what follows the last step is no training
+        has_all = (
+            self.steps is not None and (self.step or 0) >= self.steps
+        )  # what follows the last step is not training
         self.pulse.beat("finishing" if has_all and self._state == "training" else self._state, self.step)
 
     def note(self, measured: Mapping[str, Any], samples: Any) -> None:

@@ -20,7 +20,7 @@ Number = Annotated[str, Clip(32)]  # a decimal string
 
 MAX_PODS = 64
 MAX_AVOIDED = 64
-MAX_GROUPS = 256  # groups of members; beyond that the operator starts all members anew
+MAX_GROUPS = 256  # groups of members; beyond that the operator starts all members again
 
 
 class AttemptState(StrEnum):

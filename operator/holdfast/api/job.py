@@ -233,7 +233,7 @@ class Checkpoint(Model):
     """Where the first attempt starts. Auto: from the newest checkpoint in the storage. Never: from the beginning. Or
     the address of one checkpoint, such as s3://bucket/prefix/name. Or a warm start: an object with the fields from, an
     address, and only, names of objects such as model. Then training starts at step 0 with these objects of that
-    checkpoint; the optimizer, the schedule, the position in the data and all other objects start anew."""
+    checkpoint; the optimizer, the schedule, the position in the data and all other objects start again."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -291,7 +291,7 @@ class Progress(Model):
 
     patterns: Annotated[tuple[ProgressPattern, ...], Field(max_length=8)] = ()
     """Lines that the program prints, with the places of the numbers, such as step {step}/{total} loss={loss}. The
-    placeholders are {step}, {total}, {loss} and {grad_norm}. A program that counts its steps anew in each epoch has
+    placeholders are {step}, {total}, {loss} and {grad_norm}. A program that counts its steps from 0 in each epoch has
     {epoch_step}, {epoch_steps}, and {epoch} or {epoch_from_1}, whose first epoch is 0 or 1; {epochs} is their number. A
     * stands for any text, blanks for any number of blanks, and {{ and }} for braces. tqdm and lightning stand for
     progress bars of these libraries. A change counts from the next attempt on. Default: none."""

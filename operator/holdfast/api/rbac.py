@@ -30,7 +30,7 @@ CLUSTER_RULES: Final[tuple[Rule, ...]] = (
         "verbs": ["get", "patch", "delete"],
     },
     {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
-    # Who may read /metrics.
+    # The users that may read /metrics.
     {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
 )
 """Rules in every namespace."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def cache_dir() -> Path:
-    """`$HOLDFAST_CACHE`, else `$XDG_CACHE_HOME/holdfast`, else `~/.cache/holdfast`."""
+    """`$HOLDFAST_CACHE`, otherwise `$XDG_CACHE_HOME/holdfast`, otherwise `~/.cache/holdfast`."""
     if chosen := os.environ.get("HOLDFAST_CACHE"):
         return Path(chosen).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME")
@@ -14,7 +14,7 @@ def cache_dir() -> Path:
 
 
 def default_root() -> Path:
-    """`$HOLDFAST_LOCAL_ROOT`, else `$XDG_STATE_HOME/holdfast/local`, else `~/.local/state/holdfast/local`."""
+    """`$HOLDFAST_LOCAL_ROOT`, otherwise `$XDG_STATE_HOME/holdfast/local`, otherwise `~/.local/state/holdfast/local`."""
     if chosen := os.environ.get("HOLDFAST_LOCAL_ROOT"):
         return Path(chosen).expanduser().absolute()
     base = os.environ.get("XDG_STATE_HOME")

@@ -70,7 +70,7 @@ def answers_ok(port: int, path: str, *, tls: bool, host: str = HOST) -> bool:
 
 
 def _user_of(port: int) -> str:
-    """Who listens on the port, in words, as far as this user may see it."""
+    """The process that listens on the port, in words, as far as this user may see it."""
     try:
         for connection in psutil.net_connections(kind="tcp"):
             listens = connection.status == psutil.CONN_LISTEN and getattr(connection.laddr, "port", None) == port

@@ -359,7 +359,7 @@ class Operator:
 
 
 def _readers(settings: Settings, client: Client) -> ReviewedTokens[Reader] | None:
-    """Who may read /metrics; None if everyone may."""
+    """The users that may read /metrics; None if everyone may."""
     if settings.metrics_auth == "off":
         return None
     return ReviewedTokens(MetricsReviewer(client), valid_for=READ_RIGHT_FOR)

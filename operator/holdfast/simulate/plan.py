@@ -81,7 +81,7 @@ class Plan:
     """A job and all that it depends on. `durations` and `markets` are by tier: markets of all Spot tiers.
 
     `job` is as `one_node` returns it. A tier whose `observation` is Billed has nodes only when a pod asks; nodes of the
-    others stand in the cluster while the tier is up. The program saves `every` steps or in every `period`. The one node
+    others are in the cluster while the tier is up. The program saves `every` steps or in every `period`. The one node
     stands for `nodes` nodes.
     """
 

@@ -1,7 +1,7 @@
 """Many jobs on many traces, under several policies, each beside the lowest possible cost.
 
 Under a policy of Holdfast, a job runs in a virtual cluster, and the code that ships decides (see trial.py). A rule of
-another system is asked at every step of a small economy (see economy.py). Both bill alike.
+another system is asked at every step of a small economy (see economy.py). Both bill in the same way.
 """
 
 import sys

@@ -50,7 +50,7 @@ def is_first(environment: Mapping[str, str]) -> bool:
 
 
 class Variable(NamedTuple):
-    """One variable: who sets it, and its value in words (Markdown)."""
+    """One variable: what sets it, and its value in words (Markdown)."""
 
     name: str
     by: str

@@ -86,7 +86,7 @@ API_SERVER = (
     curves("Watches opened", "New connections of watches, by resource.", "none", "no watch was opened in this time",
            Query(f"sum by (resource) (increase(holdfast_watch_connects_total{{{SEEN}}}[$__rate_interval]))",
                  "{{resource}}"), custom=BARS, interval="10m", decimals=0),
-    curves("Age of the lists", "Time since all objects were listed anew.", "s", "no full list yet",
+    curves("Age of the lists", "Time since all objects were listed again.", "s", "no full list yet",
            Query(highest("holdfast_resync_age_seconds"), "all objects")),
 )  # fmt: skip
 

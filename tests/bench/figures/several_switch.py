@@ -1,6 +1,6 @@
 """One of four nodes is lost, fails, or gets a notice, with real training: time without a step.
 
-Beside each, in the same job: the whole is deleted and created anew after the same fault, as a controller does that
+Beside each, in the same job: the whole is deleted and created again after the same fault, as a controller does that
 knows no single members. The program is the language model on gloo; each rank is a process of its own. Each fault comes
 when every pod has a process that waits for the next attempt; once these processes are killed just before the fault.
 """
@@ -83,7 +83,7 @@ def _measure(rounds: int) -> list[Measured]:
     load = f"load {os.getloadavg()[0]:.1f}"
     found = []
     for name, beside in (("lost", "lost, whole"), ("failed", "failed, whole"), ("notice", "notice, whole")):
-        note = f"Holdfast {_list(lost[name])}; the whole deleted and created anew {_list(lost[beside])}; {load}"
+        note = f"Holdfast {_list(lost[name])}; the whole deleted and created again {_list(lost[beside])}; {load}"
         if name == "failed":
             note += f"; without a process that waits {_list(lost['failed, cold'])}"
         else:

@@ -55,8 +55,8 @@ def plan(lived: TrainingJob, noticed: datetime) -> Draw:
     """What a plan says of the job, from what the job measured, as with --from, and from when its Spot node was up."""
     took = durations(lived.status)["spot"]
     wishes = Wishes(restore=took.restore, save=took.save + took.leave, notice=NOTICE)
-    anew = lived.model_copy(update={"status": TrainingJobStatus()})
-    basis = prepare(anew, None, lived, wishes)
+    again = lived.model_copy(update={"status": TrainingJobStatus()})
+    basis = prepare(again, None, lived, wishes)
     spot = next(node for node in schedule(lived.status, noticed).nodes if node.tier == "spot")
     market = Lived(spells=tuple(spot.spells), notice=NOTICE)
     return run(replace(basis.plan, markets={"spot": market}, config=config()), Way("Ordered"), 0)

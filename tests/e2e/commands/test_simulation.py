@@ -42,8 +42,8 @@ def test_a_run_and_its_replay_cost_the_same(
     noticed = live(cluster, pool, job)
 
     lived = TrainingJob.parse(job.get())
-    anew = lived.model_copy(update={"status": TrainingJobStatus()})
-    simulated = replay(anew, schedule(lived.status, noticed), durations(lived.status), config=config()).status
+    again = lived.model_copy(update={"status": TrainingJobStatus()})
+    simulated = replay(again, schedule(lived.status, noticed), durations(lived.status), config=config()).status
     assert [record.tier for record in trained(lived.status)] == PATH
     assert [record.tier for record in trained(simulated)] == PATH
     # On a quiet machine it is within 0.03; a kubelet tells starts and ends in whole seconds, and a busy one late.

@@ -78,7 +78,7 @@ def completed(job: Job, timeout: float = 150) -> dict[str, Any]:
 def test_a_program_that_fails_is_started_again_on_all_nodes_in_their_pods(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
-    """Breaks if pods are made anew, if a rank that lost its peer is blamed, or if steps are lost or doubled."""
+    """Breaks if pods are made again, if a rank that lost its peer is blamed, or if steps are lost or doubled."""
     job = gang(cluster, namespace, pool, pace=0.01, fail="1 1 50")
     status = completed(job)
     assert restarts(status) == (0, 0, 1)
@@ -96,7 +96,7 @@ def test_a_program_that_fails_is_started_again_on_all_nodes_in_their_pods(
 
 
 def test_a_lost_node_costs_one_new_pod(cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool) -> None:
-    """Breaks if the survivor's pod is made anew, or if the interruption counts as a failure or twice."""
+    """Breaks if the survivor's pod is made again, or if the interruption counts as a failure or twice."""
     job = gang(cluster, namespace, pool, pace=0.1)
     job.wait_checkpoint(20, 120)
     lost = node_of(job, "job-1-1")

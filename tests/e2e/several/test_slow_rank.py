@@ -31,7 +31,7 @@ with Run(model=model, optimizer=optimizer) as run:
 def test_the_node_of_a_slow_rank_is_left_without_a_lost_step(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
-    """Breaks if the time that a rank waits for the slow one counts as its own, or if all pods are made anew."""
+    """Breaks if the time that a rank waits for the slow one counts as its own, or if all pods are made again."""
     tier = pool.tier("spot", acquireTimeout="60s", nodeSelector={"test/pool": pool.name})
     job = submit(
         cluster, namespace, [tier], ["torchrun", "--no-python", "python", "-c", PROGRAM],

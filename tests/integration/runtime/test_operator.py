@@ -75,7 +75,7 @@ def test_after_convergence_resyncs_write_nothing(operators: Make, jobs: Any) -> 
 
 
 def test_a_restart_goes_on_where_the_last_one_stopped(operators: Make, jobs: Any) -> None:
-    """Breaks if memory that is not in status decides, or a start raises attempts anew."""
+    """Breaks if memory that is not in status decides, or a start raises attempts again."""
     first = operators().start()
     jobs.create()
     wait_for(lambda: jobs.phase() == "Running", 20, "the job to run")
@@ -87,7 +87,7 @@ def test_a_restart_goes_on_where_the_last_one_stopped(operators: Make, jobs: Any
 
 
 def test_a_lost_pod_is_replaced_and_other_writers_do_not_disturb(operators: Make, jobs: Any) -> None:
-    """Breaks if a conflict is not decided anew on the fresh object."""
+    """Breaks if a conflict is not decided again on the fresh object."""
     operators().start()
     jobs.create()
     wait_for(lambda: jobs.phase() == "Running", 20, "the job to run")

@@ -130,8 +130,8 @@ def test_many_starts_at_once_have_one_order(storage: S3Storage) -> None:
 
 def test_takeover(storage: S3Storage) -> None:
     stores.save(started(storage, identity(3)), 10, {}, [None])
-    anew = started(storage, identity(1, uid="uid-2"))
-    restored = restore_whole(anew)
+    again = started(storage, identity(1, uid="uid-2"))
+    restored = restore_whole(again)
     assert restored is not None
     assert restored.step == 10
 
@@ -149,7 +149,7 @@ def test_retention(storage: S3Storage) -> None:
 def test_keys_of_the_container_are_used_and_renewed(
     storage: S3Storage, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No keys are given: they come from boto3's chain, for data as for the log, and are fetched anew when they end."""
+    """No keys are given: they come from boto3's chain, for data as for the log, and are fetched again when they end."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")

@@ -174,7 +174,7 @@ class _Peak:
     """`more`: by how many bytes the most memory in use of this process exceeded what it was at the start."""
 
     def __enter__(self) -> "_Peak":
-        Path("/proc/self/clear_refs").write_text("5")  # the kernel's high-water mark starts anew
+        Path("/proc/self/clear_refs").write_text("5")  # the kernel's high-water mark starts again
         self._before = psutil.Process().memory_info().rss
         return self
 

@@ -127,7 +127,7 @@ Normal = tuple[list[str], dict[str, Any], bytes]
 def normal(file: Path) -> Normal:
     """A safetensors file: the order of its tensors, its header and its data.
 
-    Two files are equal if these are: the library draws the order of the metadata anew for each file.
+    Two files are equal if these are: the library draws the order of the metadata again for each file.
     """
     data = file.read_bytes()
     end = 8 + int.from_bytes(data[:8], "little")

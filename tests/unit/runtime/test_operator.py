@@ -22,7 +22,7 @@ def test_pods_are_answered_during_a_short_outage_and_not_during_a_long_one() -> 
     operator._gate.keep_open(clock())
     clock.tick(settings.lease_duration - 0.1)
     assert operator._may_answer()
-    clock.tick(0.2)  # another process may lead by now: pods have to connect anew
+    clock.tick(0.2)  # another process may lead by now: pods have to connect again
     assert not operator._may_answer()
 
 

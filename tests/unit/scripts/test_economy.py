@@ -100,7 +100,7 @@ def test_text_with_backslashes_is_put_as_it_is() -> None:
     assert economy.put("<!-- begin x --><!-- end x -->", "x", r"\1") == "<!-- begin x -->\n\n\\1\n\n<!-- end x -->"
 
 
-# Breaks if the page that is checked in could not be written anew.
+# Breaks if the page that is checked in could not be written again.
 def test_the_page_has_both_places() -> None:
     page = economy.PAGE.read_text(encoding="utf-8")
     for name in ("synthetic", "recorded"):

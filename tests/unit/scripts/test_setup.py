@@ -1,4 +1,4 @@
-"""What decides whether .venv is made anew, and where uv is kept."""
+"""What decides whether .venv is made again, and where uv is kept."""
 
 from pathlib import Path
 

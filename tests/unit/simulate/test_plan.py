@@ -75,12 +75,12 @@ def test_a_run_is_the_replay_of_the_job_on_the_drawn_market(policy: Any) -> None
     found = [run(plan(), way, number) for number in range(3)]
     assert sum(one.interruptions for one in found) > 0
     for number, one in enumerate(found):
-        anew = job(policy=policy, **({"deadline": "2026-01-01T14:00:00Z"} if way.deadline else {}))
-        clean = anew.spec.model_copy(update={"suspend": False, "active_deadline": None})
+        again = job(policy=policy, **({"deadline": "2026-01-01T14:00:00Z"} if way.deadline else {}))
+        clean = again.spec.model_copy(update={"suspend": False, "active_deadline": None})
         clean = clean.model_copy(update={"capacity": clean.capacity.model_copy(update={"budget": None})})
         nodes = [Node("spot", "spot", STORMY.draw(f"1 spot {number}")), Node("dedicated", "dedicated")]
         schedule = Schedule(nodes, period=10 * MINUTE)
-        world = replay(anew.model_copy(update={"spec": clean}), schedule, {"spot": TOOK, "dedicated": TOOK})
+        world = replay(again.model_copy(update={"spec": clean}), schedule, {"spot": TOOK, "dedicated": TOOK})
         assert one.cost == world.status.ledger.spent
         assert one.took == world.now - BEGIN
 

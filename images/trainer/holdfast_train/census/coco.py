@@ -80,7 +80,7 @@ def look_at_boxes(place: Path, files: Sequence[Path], images: Path | None, *, ha
 
 
 def _split_names(files: Sequence[Path]) -> dict[str, Path]:
-    """Split -> file. A file alone is no split."""
+    """Split -> file. A file alone is not a split."""
     if len(files) == 1:
         return {"": files[0]}
     made: dict[str, Path] = {}

@@ -1,4 +1,4 @@
-"""Who may append which record to the log. Each rule raises an error that says why not.
+"""Which attempt may append which record to the log. Each rule raises an error that says why not.
 
 | record | rule |
 |---|---|

@@ -58,7 +58,7 @@ class Estimate:
 
 
 def with_margin(total: int) -> int:
-    """The tensors, with what else is in the memory of a GPU."""
+    """The tensors, and other contents of the memory of a GPU."""
     return round(total * (1 + MARGIN_SHARE)) + MARGIN_BYTES
 
 

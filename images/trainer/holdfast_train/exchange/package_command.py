@@ -155,7 +155,8 @@ def _package(options: argparse.Namespace) -> CommandCode:
 
 
 def _model(problem: "Problem") -> "nn.Module":
-    """The module that the problem makes, without its weights. StateError or ProblemError if it is none."""
+    """The module that the problem makes, without its weights. StateError or ProblemError if it returns something
+    else."""
     from torch import nn  # noqa: PLC0415 - an extra
 
     from holdfast_train.package import ProblemError  # noqa: PLC0415 - see above

@@ -39,7 +39,7 @@ _OF_NUMPY: Final = {
 
 
 class Form(NamedTuple):
-    """How a tensor stands in a file."""
+    """How a tensor is stored in a file."""
 
     dtype: str
     shape: tuple[int, ...]

@@ -37,7 +37,7 @@ def write(
 ) -> None:
     """Write the new file `path`, as the library of safetensors does. Every chunk that is read is checked.
 
-    Bit for bit, but for the order of `metadata`: the library draws one anew for each file.
+    Bit for bit, but for the order of `metadata`: the library of safetensors draws a new one for each file.
 
     Errors: of `form_of` before the file exists; later those of `chunk_reader.read`, and OSError if the disk is full.
     """

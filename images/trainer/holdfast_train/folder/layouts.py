@@ -2,7 +2,7 @@
 
 - Hugging Face Trainer: a folder `checkpoint-N`.
 - Accelerate: a folder of any name that has `random_states_0.pkl`, or is named `checkpoint_N`: Accelerate counts its
-  checkpoints so, and N is no step.
+  checkpoints so, and N is not a step.
 - torch.distributed.checkpoint: a folder with `.metadata`, or the folder above it if that has a number in its name.
 - Orbax: a folder with `_CHECKPOINT_METADATA`.
 - Lightning, torch.save, Keras: a folder whose name has a number, such as `step-500`, with a file of theirs somewhere in

@@ -41,7 +41,7 @@ def pointers_to(root: Path, unit: Unit) -> tuple[Pointer, ...]:
 
 
 def _meant(root: Path, unit: Unit, pointer: Pointer) -> Pointer | None:
-    """`pointer`, with the name of `unit` in the place of a name that is alike but for its numbers."""
+    """`pointer`, with the name of `unit` in place of a name that differs only in its numbers."""
     if _names(root, unit, pointer):
         return pointer
     above, _, name = pointer.path.rpartition("/")

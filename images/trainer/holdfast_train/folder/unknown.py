@@ -63,8 +63,8 @@ class Unknown:
         if self._pattern is not None:
             return f"no path fits checkpoint.pattern {_short(self._pattern)}; {_short(newest.path)} is not saved"
         return (
-            f"{_short(newest.path)} is not saved: it is no checkpoint of a kind that Holdfast knows; name the paths of "
-            "checkpoints in checkpoint.pattern"
+            f"{_short(newest.path)} is not saved: it is not a checkpoint of a kind that Holdfast knows; name the paths "
+            "of checkpoints in checkpoint.pattern"
         )
 
 

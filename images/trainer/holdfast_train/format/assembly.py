@@ -16,7 +16,7 @@ def check_fragment(draft: Manifest, first: Fragment, other: Fragment) -> None:
     """Check that the fragment of another rank belongs to the same state as the `first` one, of rank 0.
 
     `draft`: as for `assemble`. StateError if the rank has other tensors than rank 0, RanksDifferError if it has other
-    values of what all ranks have alike.
+    values of what is equal on all ranks.
     """
     named = frozenset(names(draft.state))
     if wrong := _other_tensors(first, other, named):

@@ -17,7 +17,7 @@ class Fragment:
     """What one rank has written of a checkpoint: its `share` of the replicated state, its `own` bytes and its tree.
 
     `frozen_share` and `frozen_own` are the parts of frozen tensors; an earlier save may have written them.
-    `form` is `Plan.form` of its plan. `sums` and `objects` are checksums of what it has alike with other ranks: of its
+    `form` is `Plan.form` of its plan. `sums` and `objects` are checksums of what is equal on other ranks: of its
     `Sample`, and `tree_sums`. `failed` says why the rank's part is missing; empty if it is written.
     """
 

@@ -1,6 +1,6 @@
-"""What the ranks have alike: how they find it out, and how each save shows that it is still true.
+"""What is equal on all ranks: how they find it out, and how each save shows that it is still true.
 
-A checkpoint contains once what all ranks have alike. Of buffers and plain values, those that differ are saved for each
+A checkpoint contains once what is equal on all ranks. Of buffers and plain values, those that differ are saved for each
 rank. The ranks find out together which ones these are (`compare`), once and after each doubt. Every save checks the
 rest: each rank takes checksums of some bytes of its tensors (`Sample`) and of its plain values (`tree_sums`), and the
 writer of rank 0 compares them (`difference`).
@@ -198,7 +198,7 @@ class Sample:
         return found
 
     def _place(self, size: int, window: int) -> int:
-        """Where the window begins: somewhere else at the next save."""
+        """Where the window begins: at another place in the next save."""
         return self._draw * window % max(1, size - window + 1)
 
     def _read(self, leaf: Leaf) -> bytes:

@@ -20,7 +20,7 @@ MISSES: Final = 2
 
 
 class _ChangedError(Exception):
-    """The state has to be walked anew."""
+    """The state has to be walked again."""
 
 
 class _Place(NamedTuple):
@@ -33,7 +33,7 @@ class _Place(NamedTuple):
     dtype: Any
 
 
-_NO_ADDRESS: Final = -1  # of a shard: shards are always walked anew
+_NO_ADDRESS: Final = -1  # of a shard: shards are always walked again
 _NOWHERE: Final = _Place(None, 0, None, 0, None)
 
 
@@ -41,11 +41,11 @@ class RepeatedWalk:
     """Walks a state, and remembers what it has found.
 
     The result is always that of a new walk. Names and ties of tensors follow from the structure of the state and from
-    the memory, type and layout of each tensor. If one of these has changed anywhere, everything is walked anew. Of the
+    the memory, type and layout of each tensor. If one of these has changed anywhere, everything is walked again. Of the
     tree, the parts in which no plain value has changed are the same objects as before.
 
     `is_again`: the last walk has used what the one before had found. To remember takes time too, so a state that has
-    changed MISSES times in a row is remembered no more: shards, for example, are always walked anew.
+    changed MISSES times in a row is remembered no more: shards, for example, are always walked again.
     """
 
     def __init__(self) -> None:

@@ -98,7 +98,8 @@ class FabricRun(EpochRun):
 
 
 def _base_of(loader: Any) -> Any:
-    """The DataLoader of torch inside a loader of Fabric. StateError if it is none, or has a state of its own."""
+    """The DataLoader of torch inside a loader of Fabric. StateError if there is no DataLoader, or has a state of its
+    own."""
     base = getattr(loader, "_dataloader", None)
     if base is None:
         raise StateError(

@@ -188,6 +188,6 @@ def _refused(place: str, found: Any, allowed: str) -> ValueError:
 
 
 def _short(found: Any) -> str:
-    """As it may stand in a message."""
+    """As it may be shown in a message."""
     said = repr(found)
     return said if len(said) <= 80 else said[:77] + "..."

@@ -40,7 +40,7 @@ def keep(storage: Storage, document: Mapping[str, Any]) -> str:
 def read(storage: Storage, attempt: int | None = None) -> list[dict[str, Any]]:
     """The evidence of one attempt, by default of the newest that has some, one document for each node. StorageError.
 
-    Empty if there is none. If attempts of a job that was created anew have the same number, the newest hang counts.
+    Empty if there is none. If attempts of a job that was created again have the same number, the newest hang counts.
     ValueError if it is larger than a launcher writes: everybody who may write to the storage may write there.
     """
     named = [(found, entry) for entry in storage.entries(PREFIX) if (found := KEY.fullmatch(entry.key))]

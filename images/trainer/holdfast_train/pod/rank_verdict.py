@@ -13,7 +13,7 @@ from holdfast_train.say import say
 
 __all__ = ["Result", "begin_rank", "forget_rank_verdict", "write_rank_verdict"]
 
-# "running" is no end: it stays if the process ends without a word of its Run.
+# "running" is not an end: it stays if the process ends without a word of its Run.
 Result = Literal["running", "saved", "left", "completed", "failed", "fenced", "misconfigured"]
 
 

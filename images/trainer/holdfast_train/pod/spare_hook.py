@@ -275,7 +275,7 @@ if SOCKET in os.environ:
     _module = sys.modules[__name__]
     try:
         _error = _wait()
-    except BaseException as _failure:  # noqa: BLE001 - the script must not run: this process is no rank of anything
+    except BaseException as _failure:  # noqa: BLE001 - the script must not run: this process is not a rank
         os.write(2, f"holdfast-run: the spare process failed: {type(_failure).__name__}: {_failure}\n".encode())
         os._exit(1)
     if _error is not None:

@@ -36,7 +36,8 @@ class Restored:
         return self.seq != IN_MEMORY
 
     def step_in(self, storage_uri: str) -> int | None:
-        """The step of this checkpoint if training goes on from it, and it is committed in that storage. Else None."""
+        """The step of this checkpoint if training goes on from it, and it is committed in that storage. Otherwise
+        None."""
         goes_on = self.is_stored and not self.only
         return self.step if goes_on and self.uri.startswith(f"{storage_uri}/manifests/") else None
 

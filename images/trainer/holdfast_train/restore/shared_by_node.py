@@ -1,8 +1,8 @@
 """Memory that the ranks of one node share while they restore: each reads a part of the state, and all have the whole.
 
-Alone, each rank reads and keeps everything that all ranks have alike: eight copies on a node with eight ranks. Here the
-node has one copy, in a file in memory that its first rank makes and the others open through /proc. Each rank reads and
-checks its part. When all have read, each rank maps the file privately: the ranks share its pages until one of them
+Alone, each rank reads and keeps everything that is equal on all ranks: eight copies on a node with eight ranks. Here
+the node has one copy, in a file in memory that its first rank makes and the others open through /proc. Each rank reads
+and checks its part. When all have read, each rank maps the file privately: the ranks share its pages until one of them
 writes to a page, and that one then has its own. So a program may keep a tensor of the state and change it.
 """
 

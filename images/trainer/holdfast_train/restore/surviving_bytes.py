@@ -2,7 +2,7 @@
 
 When the programs of several nodes start again in their pods, the launchers have kept the copies of the state that the
 ranks made for their saves (`pod/launcher/keeper.py`). A rank needs its own part again, and parts of others: each rank
-had saved a share of what all have alike. So it reads from the files of its own node, then from the nodes that have
+had saved a share of what is equal on all. So it reads from the files of its own node, then from the nodes that have
 them, and only then from the storage.
 
 This can never be wrong. The manifest that the log names has the checksum of each chunk, and a chunk from memory counts

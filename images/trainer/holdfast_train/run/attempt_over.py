@@ -1,4 +1,4 @@
-"""Whether the attempt of this process is over although its program runs: the training starts anew on its nodes."""
+"""Whether the attempt of this process is over although its program runs: the training starts again on its nodes."""
 
 import threading
 import weakref
@@ -45,4 +45,4 @@ def agreements() -> Iterator[Agreement]:
 def end_attempt() -> None:
     """Raise AttemptOverError in the loop of each Run, when its step ends. Any thread may call it."""
     for agreement in agreements():
-        agreement.abandon(AttemptOverError("the training starts anew, because of another node"))
+        agreement.abandon(AttemptOverError("the training starts again, because of another node"))

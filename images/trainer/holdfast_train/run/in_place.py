@@ -1,4 +1,4 @@
-"""`restart_in_place`: a program that stays in its process when the training starts anew on its nodes."""
+"""`restart_in_place`: a program that stays in its process when the training starts again on its nodes."""
 
 import contextlib
 import faulthandler
@@ -37,7 +37,7 @@ OWN: Final = ("holdfast-", "peers")  # names of threads
 
 
 def restart_in_place(train: Callable[[], T]) -> T:
-    """Call `train`, and return what it returns. When the training starts anew, call it again in this process.
+    """Call `train`, and return what it returns. When the training starts again, call it again in this process.
 
         def train():
             torch.distributed.init_process_group()
@@ -53,7 +53,7 @@ def restart_in_place(train: Callable[[], T]) -> T:
 
     It is called again if the training is on several nodes with one process each, and the launcher has started this
     process itself. If anything is left of the earlier attempt, or the process does not come back in time, the program
-    starts anew in another process.
+    starts again in another process.
     """
     folder = os.environ.get(variables.IN_PLACE)
     if not folder or not (Path(folder) / f"launcher-{os.getppid()}").exists():
@@ -122,7 +122,7 @@ class _Program:
         return (0 if _has_left() else None), value
 
     def _may_go_on(self, error: BaseException) -> bool:
-        """True if the training starts anew because of another node, so this process is healthy."""
+        """True if the training starts again because of another node, so this process is healthy."""
         return self._is_called_back or says_peer_is_gone(f"{type(error).__name__}: {error}")
 
     # Between two attempts.

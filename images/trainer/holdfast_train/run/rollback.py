@@ -120,7 +120,7 @@ def decide(
     log = checkpoints.log
     for number in range(TRIES):
         state = log.refresh()
-        # A new job of the same name begins anew, and so does one that a person has taken back.
+        # A new job of the same name starts over, and so does one that a person has taken back.
         since = max(*(one.seq for one in state.rollbacks if not one.attempt), state.owner.seq if state.owner else 0, 0)
         earlier = [one for one in state.rollbacks if one.attempt and one.seq > since]
         if len(earlier) >= MOST:

@@ -27,7 +27,7 @@ STALE: Final = 3  # as many times the usual pause without a word of some rank, a
 
 
 class Told(NamedTuple):
-    """What a rank tells of its newest window: its number, seconds of own time and of a step, its pod's rank.
+    """What a rank reports about its newest window: its number, seconds of own time and of a step, its pod's rank.
 
     `peak`: the most memory of an accelerator that it had so far, in bytes; 0 if it has none.
     """

@@ -105,7 +105,7 @@ class Capture:
             self.wait()  # nothing is left to copy: `on_copied` is called before anything else can happen
 
     def before_change(self) -> bool:
-        """Return True when training may change the guarded memory. GPUs wait for copies of theirs, not this thread.
+        """Return True when training may change the guarded memory. GPUs wait for their own copies, not this thread.
 
         False if nothing can be waited for, because this thread captures a CUDA graph; that changes no memory.
         """

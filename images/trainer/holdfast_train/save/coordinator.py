@@ -178,7 +178,7 @@ class SaveCoordinator:
             self._must_compare = False
 
     def _doubt(self, error: RanksDifferError) -> HoldfastTrainError | None:
-        """The error that ends the training if what differs must be the same; else the next save compares all."""
+        """The error that ends the training if what differs must be the same; otherwise the next save compares all."""
         if error.what not in self._may_differ:
             return StateError(
                 f"{error}. Parameters and the state of their optimizer must be the same on all ranks, or sharded "

@@ -5,7 +5,7 @@ LoRA. Nothing promises that they stay as they are: code may write to them in pla
 torch (`parameter.data += ...`, as when an adapter is merged for an evaluation). So neither `requires_grad` nor a
 counter nor an address decides, but the content: at every save this rank computes a checksum of each frozen byte that it
 is to save. If one checksum differs from those of the data that it uploaded before, the frozen bytes are copied and
-uploaded anew.
+uploaded again.
 
 When the checksums are computed:
 

@@ -43,7 +43,7 @@ _HEADER: Final = struct.Struct("!16sIIQ")  # token, rank, bytes of the note, byt
 _KEPT, _NO_ROOM, _WRONG = b"k", b"m", b"w"
 _WORDS: Final = {
     _NO_ROOM: "it has no memory for it; give the trainer more (spec.trainer.resources.memory)",
-    _WRONG: "not all bytes are those of its note: the state was copied anew meanwhile, or the network has damaged some",
+    _WRONG: "not all bytes are those of its note: the state was copied again meanwhile, or the network damaged some",
 }
 
 

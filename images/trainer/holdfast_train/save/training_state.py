@@ -44,10 +44,11 @@ class TrainingState:
     repeated_walk: RepeatedWalk = field(default_factory=RepeatedWalk, repr=False, compare=False)
 
     def walk(self, rank: int, apart: Apart = ALL_ALIKE) -> tuple[Walk, int, Tree, Tree]:
-        """The leaves, how many of them the ranks have alike, the tree of `objects`, and the tree of `rank` alone.
+        """The leaves, how many of them are equal on all ranks, the tree of `objects`, and the tree of `rank` alone.
 
-        The leaves that are alike, and shards, come first. Each rank has what is `apart` in its own tree, under names of
-        its own; rank 0 has it in the tree of `objects`, from which ranks resume that were not there at the save.
+        The leaves that are equal on all ranks, and shards, come first. Each rank has what is `apart` in its own tree,
+        under names of its own; rank 0 has it in the tree of `objects`, from which ranks resume that were not there at
+        the save.
         """
         walk, of_objects = self.repeated_walk.walk(self._states())
         tree: Tree = {"$dict": [["objects", of_objects]]}

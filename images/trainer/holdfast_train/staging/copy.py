@@ -155,7 +155,7 @@ class Copy:
         """True if the bytes are those of the ETag, where that is their MD5 sum; False to read them once more.
 
         The ETag of an object that was uploaded in parts, or encrypted with a key of KMS, is something else. Bytes that
-        arrive twice alike were not damaged on the way: then the store's ETags are no sums.
+        arrive twice and are equal were not damaged on the way: then the store's ETags are no sums.
         """
         wanted = _MD5.fullmatch(entry.version)
         if wanted is None or not self._checks_sums or found == wanted[1]:

@@ -33,7 +33,7 @@ def stored_state(status: TrainingJobStatus) -> State | None:
 
 
 def check_memory(trainer: Trainer, tiers: Iterable[Tier], state: State, report: Report) -> None:
-    """Say if the trainer's memory has room for the state's copy, and for the state itself where it is no GPU's.
+    """Say if the trainer's memory has room for the state's copy, and for the state itself where it is not a GPU's.
 
     With several nodes each of them copies its share.
     """

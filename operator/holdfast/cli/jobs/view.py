@@ -106,7 +106,7 @@ def slack_text(found: Forecast) -> Text:
 
 
 _NOT_SHOWN = ("Nodes", "Checkpoint")
-_RANKS = {  # who is left out first on a narrow screen: the highest
+_RANKS = {  # the column with the highest rank is left out first on a narrow screen
     "Percent": 1, "ETA": 2, "Slack": 3, "Cost": 4, "Step": 5, "Expected": 6, "Saved": 7, "Interruptions": 8,
     "Reason": 9, "Node": 10, "Loss": 11, "Attempt": 12, "Age": 13,
 }  # fmt: skip

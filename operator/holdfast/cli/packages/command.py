@@ -125,7 +125,7 @@ def package(
     """Make a tested package of a job's model, in a job of its own.
 
     The job JOB-package has the image, variables, volumes and keys of JOB, and starts on tiers of kind CPU first. It
-    runs holdfast-train package, which the image needs, with its extra package. If it loses its node, it begins anew.
+    runs holdfast-train package, which the image needs, with its extra package. If it loses its node, it starts over.
 
     The package lies in the storage, package.json last, and is never changed. When it is there, JOB-package is deleted.
     A job that failed stays for a week, so that you can read its logs. The exit code is 1 if a variant did not pass its

@@ -159,7 +159,7 @@ class _Chart(NamedTuple):
     from_zero: bool = False
 
     def of(self, curves: Iterable[Curve]) -> Chart:
-        """The chart with an id that may stand in a page, for any name. No two names give the same id."""
+        """The chart with an id that is valid in a page, for any name. No two names give the same id."""
         plain = re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
         exact = plain if plain == self.name else f"{plain}-{sha256(self.name.encode()).hexdigest()[:12]}"
         return Chart(f"chart-{exact}", self.title, self.x, self.y, list(curves), self.from_zero)

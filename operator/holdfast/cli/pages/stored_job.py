@@ -1,4 +1,4 @@
-"""What the storage of a job tells of it when there is no object of the job: figures, attempts, a timeline."""
+"""What the storage of a job shows when there is no object of the job: figures, attempts, a timeline."""
 
 from datetime import UTC, datetime
 from math import isfinite

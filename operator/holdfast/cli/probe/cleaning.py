@@ -43,7 +43,7 @@ class Cleaner:
     async def remove_all(self) -> int:
         """Delete every probe of the job, wait for their pods, then delete what they stored. The number of probes.
 
-        Raises ApiError if the probes cannot be deleted; what else may be left is a note.
+        Raises ApiError if the probes cannot be deleted; other remains are named in a note.
         """
         items, _ = await self.client.list_all(job_api.jobs_path(self.namespace), self.selector)
         await asyncio.gather(*(self.remove(raw) for raw in items))

@@ -1,4 +1,4 @@
-"""Who may talk to the server: only the browser that opened the printed address.
+"""Which clients may talk to the server: only the browser that opened the printed address.
 
 The server listens on the loopback interface, where every program of the machine and every page in its browsers can
 send requests. So each request needs the name of this server in Host (a page elsewhere that points its own name to

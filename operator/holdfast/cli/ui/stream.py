@@ -21,7 +21,7 @@ from holdfast.cli.ui.drawn import Drawn, View
 HEARTBEAT: Final = 10.0  # seconds
 PAUSE: Final = 0.25  # seconds between two changes that are sent
 PATIENCE: Final = 10.0  # seconds that a browser may take to read what it was sent
-REDRAW: Final = 5.0  # seconds after which a page with ages is drawn anew
+REDRAW: Final = 5.0  # seconds after which a page with ages is drawn again
 GONE: Final = banner("The job was deleted. The page shows what was seen last.")
 
 

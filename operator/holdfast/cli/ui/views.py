@@ -1,4 +1,4 @@
-"""What an address shows: the page of it, drawn anew from what the cluster holds whenever that is asked."""
+"""What an address shows: the page of it, drawn again from what the cluster holds whenever that is asked."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

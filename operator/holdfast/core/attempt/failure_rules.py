@@ -13,7 +13,7 @@ HANGS = 3  # in a row without progress, after which the job ends
 
 
 def judge(rules: Sequence[FailureRule], end: End) -> End:
-    """The end of an attempt as the first rule that fits it wants it; unchanged if no rule fits, or it is no failure.
+    """The end of an attempt as the first rule that fits it wants it; unchanged if no rule fits, or it is not a failure.
 
     A failure that is ignored counts as an interruption in which the node has no part.
     """

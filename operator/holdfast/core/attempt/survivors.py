@@ -13,7 +13,7 @@ from holdfast.core.observe.start_trouble import find_start_trouble
 from holdfast.core.pod_manifest import program
 
 # Attempts in a row without a new step, after which the node of the last cause is left, and after which all pods are
-# started anew: something in them may be broken that no restart of the program mends.
+# started again: something in them may be broken that no restart of the program mends.
 SUSPECT_AFTER: Final = 2
 COLD_AFTER: Final = 3
 
@@ -35,7 +35,7 @@ def survivors(draft: Draft, attempt: Attempt, seen: Situation, avoid: tuple[str,
     """By rank: the number of the attempt that created the pod, for each pod that can go on.
 
     Pods on the nodes of `avoid` do not go on, and neither do pods that cannot start: a new pod gives its node back, and
-    tries again. Empty if the next attempt starts all pods anew.
+    tries again. Empty if the next attempt starts all pods again.
     """
     nodes = draft.snapshot.job.spec.trainer.nodes
     if attempt.nodes == 1 or attempt.nodes != nodes or draft.status.fruitless_attempts >= COLD_AFTER:

@@ -73,7 +73,7 @@ def settle_interruption(
 ) -> None:
     """The first step of a new attempt shows the cost of the last interruption: lost time and repeated steps.
 
-    `counted`: the program said where it resumed, or that it began anew. Otherwise the repeated steps are not known.
+    `counted`: the program said where it resumed, or that it started over. Otherwise the repeated steps are not known.
     `lags`: the last step that a record has may be some steps behind the one that the attempt trained last. If it is not
     after the checkpoint, it shows nothing of repeated steps.
     """

@@ -41,7 +41,8 @@ def stored_spell(known: TierKnowledge | None) -> Spell | None:
 
 
 def own_spell(known: TierKnowledge | None, accelerators: int | None) -> Spell | None:
-    """What a job's status tells of a tier if each pod asks for so many accelerators (None: not known); None if nothing.
+    """What a job's status says about a tier if each pod asks for so many accelerators (None: not known); None if
+    nothing.
 
     The job may have asked for another number before it was edited. A wait that was unfit then tells nothing now.
     """

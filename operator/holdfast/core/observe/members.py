@@ -74,7 +74,7 @@ def groups_of(born: Mapping[int, int], number: int) -> tuple[MemberGroup, ...]:
 
 
 def few_enough(kept: dict[int, int]) -> dict[int, int]:
-    """`kept` if status has room for its groups and one more; otherwise nothing, so that all pods are created anew.
+    """`kept` if status has room for its groups and one more; otherwise nothing, so that all pods are created again.
 
     `kept` has the number of the attempt that created each pod that the next attempt is to take over, by rank.
     """

@@ -63,7 +63,7 @@ def let_pass(turn: Turn) -> None:
 
 
 def is_unwanted(turn: Turn) -> bool:
-    """True if the job must pause, or its tier is no better any more."""
+    """True if the job must pause, or its tier is not better any more."""
     draft, attempt, current = turn.draft, turn.attempt, turn.draft.status.current
     if current is None or (attempt.state is not AttemptState.INTENDED and pause_reason(draft)):
         return True

@@ -10,5 +10,5 @@ Layers: below bringup; imports the agent's config, and errors.
     node 2 ── eth0 ── n1 ─┘
 
 The bridge has a namespace of its own so that firewall rules of the machine (Docker, Kubernetes) do not drop what nodes
-send to each other, and so that the machine gets only one interface. The namespaces have no route to anywhere else.
+send to each other, and so that the machine gets only one interface. The namespaces have no other route.
 """

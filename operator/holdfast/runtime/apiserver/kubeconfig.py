@@ -33,7 +33,8 @@ def existing(path: Path | None = None) -> list[Path]:
 
 
 def read(file: Path) -> dict[str, Any]:
-    """The content of a kubeconfig, {} if it is empty. Raises NoClusterError if it cannot be read or is no mapping."""
+    """The content of a kubeconfig, {} if it is empty. Raises NoClusterError if it cannot be read or is not a
+    mapping."""
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

@@ -11,7 +11,7 @@ Read = Callable[[Name], tuple[TrainingJob | None, Iterable[PodView]]]
 
 
 class ClaimBook:
-    """Who lacks nodes, or waits for its turn. A cluster without trainings on several nodes costs nothing."""
+    """Which jobs lack nodes, or wait for their turn. A cluster without trainings on several nodes costs nothing."""
 
     def __init__(self) -> None:
         self._claims: dict[Name, tuple[Claim, ...]] = {}  # only those that matter to other jobs

@@ -1,6 +1,6 @@
 """`holdfast ui` as a user starts it, in a real browser: what is seen, live changes, keys, actions, hostile names.
 
-HOLDFAST_SHOTS=docs/images makes the pictures of docs/how-to/ui.md anew.
+HOLDFAST_SHOTS=docs/images makes the pictures of docs/how-to/ui.md again.
 """
 
 from collections.abc import Iterator

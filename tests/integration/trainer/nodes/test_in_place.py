@@ -1,4 +1,4 @@
-"""Programs stay in their processes when the training starts anew on its nodes: `holdfast_train.restart_in_place`."""
+"""Programs stay in their processes when the training starts again on its nodes: `holdfast_train.restart_in_place`."""
 
 import os
 import re
@@ -126,7 +126,7 @@ class Training:
 def test_survivors_keep_their_processes_and_the_losses_are_those_without_a_fault(
     tmp_path: Path, endpoint: Endpoint
 ) -> None:
-    """Breaks if a survivor starts anew, if anything of the first attempt acts on, or if a generator goes on."""
+    """Breaks if a survivor starts again, if anything of the first attempt acts on, or if a generator goes on."""
     calm = Training(tmp_path / "calm", endpoint, "nothing", ranks=3, victim=1)
     calm.begin(1)
     calm.end()

@@ -105,10 +105,10 @@ def test_list_shows_every_state_of_a_checkpoint(folder: FolderStorage) -> None:
 
 
 def test_list_of_a_job_that_was_created_anew(folder: FolderStorage) -> None:
-    anew = Checkpoints(folder, identity(1, uid="uid-2"), Keep(9))
-    anew.start("Never")
-    stores.save(anew, 5, state(5), [None])
-    anew.complete(5)
+    again = Checkpoints(folder, identity(1, uid="uid-2"), Keep(9))
+    again.start("Never")
+    stores.save(again, 5, state(5), [None])
+    again.complete(5)
     result = holdfast("list", folder.uri)
     assert "owner  ns/job, created again once" in result.output
     assert "complete at step 5" in result.output

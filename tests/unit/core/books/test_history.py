@@ -107,7 +107,7 @@ def test_a_resumed_checkpoint_proves_steps_that_were_not_reported():
         ([record(4, resumed_step=480, last_step=480)], 480, 0),
         ([record(4, last_step=450)], None, 480),
     ],
-    ids=["no step known", "it resumed", "three of them", "all was saved", "then it began anew"],
+    ids=["no step known", "it resumed", "three of them", "all was saved", "then it started over"],
 )
 def test_attempts_without_a_step_belong_to_the_same_interruption(between, resumed, lost):
     last = record(3, first_step=1, last_step=480, last_step_at=at(-700), steps=480)

@@ -74,7 +74,7 @@ def record(number, *, estimated, uid=None):
         (ended(), {}, False),
         (pod(), {"history": (record(1, estimated=True),)}, False),
         (pod(), {"history": (record(1, estimated=True, uid="u-1"),)}, False),
-        (pod(), {"history": (record(1, estimated=True, uid="u-0"),)}, True),  # made anew under its name
+        (pod(), {"history": (record(1, estimated=True, uid="u-0"),)}, True),  # made again under its name
         (pod(), {"history": (record(1, estimated=False),)}, True),
         (pod(2), {"history": (record(1, estimated=True),)}, True),
         (pod(), {"ledger": {"folded_through": 1}}, False),

@@ -315,7 +315,7 @@ CASES = [
     Case("the follower's tier is removed", snapshot(given(ON_DEDICATED, follower(ACQUIRING), spec={"capacity": {
          "tiers": list(TIERS[1:])}}), pod(), pending(2), reports=[SAYS]), ("successor not wanted",),
          {"successor": None, "deleted": [("u-2", None)]}),
-    Case("the follower's tier is described anew", snapshot(given(ON_DEDICATED, follower(ACQUIRING), spec={"capacity": {
+    Case("the follower's tier is described again", snapshot(given(ON_DEDICATED, follower(ACQUIRING), spec={"capacity": {
          "tiers": [{**TIERS[0], "nodeSelector": {"tier": "new"}}, *TIERS[1:]]}}), pod(), pending(2), reports=[SAYS]),
          ("successor not wanted", "another tier"), {"successor": 3, "deleted": [("u-2", None)]}),
     Case("the follower's tier has another price", snapshot(given(ON_DEDICATED, follower(ACQUIRING), spec={"capacity": {

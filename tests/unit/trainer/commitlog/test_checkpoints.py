@@ -213,9 +213,9 @@ def test_sweep_spares_a_successor_that_is_just_writing() -> None:
 def test_takeover_never_sets_aside_and_spares() -> None:
     storage = MemoryStorage()
     save(attempt(storage, identity(4)), 10)
-    anew = attempt(storage, identity(1, uid="uid-2"), Keep(last=1), resume="Never")
-    assert restore_whole(anew) is None
-    save(anew, 1, 2)
+    again = attempt(storage, identity(1, uid="uid-2"), Keep(last=1), resume="Never")
+    assert restore_whole(again) is None
+    save(again, 1, 2)
     assert len(storage.keys("manifests/000000000010")) == 1
     later = restore_whole(attempt(storage, identity(2, uid="uid-2"), resume="Never"))
     assert later is not None

@@ -58,8 +58,8 @@ def test_a_fence_that_came_between_refuses(storage: MemoryStorage) -> None:
 
 def test_a_job_that_was_created_anew_between_refuses(storage: MemoryStorage) -> None:
     late = person(storage)
-    anew = CommitLog(storage, identity(1, uid="uid-2"))
-    anew.own("Auto")
+    again = CommitLog(storage, identity(1, uid="uid-2"))
+    again.own("Auto")
     with pytest.raises(FencedError, match="deleted and created again"):
         late.prune((3,))
 

@@ -155,7 +155,7 @@ HANDED_ON = log.apply(HANDED_TO_A2, log.draft(HANDED_TO_A2, "handover", A2, "h2"
         (COMPLETE, A2, 1, None),  # the predecessor may still export its model: the operator knows when it is gone
         (HANDED, identity(2, uid="uid-3", job="other"), 1, "the owner of the checkpoint prefix has changed"),
         (TAKEN, A2, 1, "the owner of the checkpoint prefix has changed"),
-        # The job was made anew, and its first attempt has not come so far as to take over: what is there is not its.
+        # The job was made again, and its first attempt has not come so far as to take over: what is there is not its.
         (COMPLETE, identity(2, uid="uid-2"), 1, None),
         (HANDED, identity(2, uid="uid-2"), 1, None),
     ],

@@ -179,10 +179,10 @@ def test_a_pinned_checkpoint_stays_on_the_branch_that_was_left() -> None:
 def test_a_job_that_is_created_anew_without_its_checkpoints_keeps_what_was_left() -> None:
     storage, first = trained(10, 20)
     first.roll_back(3, "x")
-    anew = CommitLog(storage, identity(1, uid="uid-2"))
-    anew.own("Never")
-    assert sorted(name.step for name in anew.state.set_aside) == [10, 20]
-    assert (anew.state.left, anew.state.rollbacks) == ((), ())
+    again = CommitLog(storage, identity(1, uid="uid-2"))
+    again.own("Never")
+    assert sorted(name.step for name in again.state.set_aside) == [10, 20]
+    assert (again.state.left, again.state.rollbacks) == ((), ())
 
 
 def test_a_checkpoint_is_healthy_after_100_clean_steps() -> None:

@@ -46,7 +46,7 @@ def of_megatron(root: Path) -> str:
     return "latest_checkpointed_iteration.txt"
 
 
-# Breaks if a program that finds its newest checkpoint by a link or a small file begins anew on another node.
+# Breaks if a program that finds its newest checkpoint by a link or a small file starts over on another node.
 @pytest.mark.parametrize("make", [with_link, with_whole_link, of_deepspeed, of_detectron, of_megatron])
 def test_what_names_a_checkpoint_is_put_back(tmp_path: Path, make: Callable[[Path], str]) -> None:
     place = SavedFolder(tmp_path)

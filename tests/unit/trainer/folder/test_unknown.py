@@ -14,7 +14,11 @@ from holdfast_train.folder.watch import Watch
 @pytest.mark.parametrize(
     ("name", "pattern", "said"),
     [
-        ("step_40/model.safetensors", None, "'step_40/model.safetensors' is not saved: it is no checkpoint of a kind"),
+        (
+            "step_40/model.safetensors",
+            None,
+            "'step_40/model.safetensors' is not saved: it is not a checkpoint of a kind",
+        ),
         ("ckpt.pt", None, "the checkpoint files did not change for 60 s, and cannot be saved: one of its files"),
         ("checkpoint-4/model.bin", None, "'checkpoint-4' did not change for 60 s, and cannot be saved: its trainer_st"),
         ("a/ckpt.pt", "b/*", r"no path fits checkpoint.pattern 'b/\*'; 'a/ckpt.pt' is not saved"),

@@ -36,7 +36,7 @@ def test_the_oldest_is_deleted_and_nothing_else() -> None:
 
 
 def test_the_nodes_of_the_newest_hang_are_read() -> None:
-    """Breaks if attempt 10 comes before attempt 9, or a job that was created anew shows the hang of the job before."""
+    """Breaks if attempt 10 comes before attempt 9, or a job that was created again shows the hang of the job before."""
     storage = MemoryStorage()
     assert evidence.read(storage) == []
     old = document(3, 1, "uid-0"), document(9, 0)

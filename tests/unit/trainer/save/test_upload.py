@@ -173,7 +173,7 @@ def test_a_job_goes_on_where_an_outage_has_interrupted_it(
 
 
 def test_a_job_whose_commit_has_come_unnoticed_commits_once(storage: MemoryStorage) -> None:
-    """Breaks if the manifest is written anew: its hash would not be the one in the log."""
+    """Breaks if the manifest is written again: its hash would not be the one in the log."""
     checkpoints = attempt(storage, identity(1))
     upload, job = Upload(checkpoints, storage, 0, 1), job_of(0, state(), ranks=1, at_most=math.inf)
     storage.lose_answers = 1

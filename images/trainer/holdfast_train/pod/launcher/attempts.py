@@ -1,4 +1,4 @@
-"""Training on several nodes: the program of this node is started anew for each attempt that the operator orders.
+"""Training on several nodes: the program of this node is started again for each attempt that the operator orders.
 
 The pods of a training meet at the operator. When each launcher has said that it is ready, all get the same order: the
 number of an attempt, and where rank 0 listens. When one of them loses its program or its node, the others end theirs,

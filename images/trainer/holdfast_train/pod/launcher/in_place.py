@@ -1,4 +1,4 @@
-"""`InPlace`: a program that goes on in its own process when the training starts anew.
+"""`InPlace`: a program that goes on in its own process when the training starts again.
 
 A program that calls `holdfast_train.restart_in_place` makes a pipe named `PID.call` in a folder that the launcher gives
 it. When its part of an attempt is over, it writes `PID.back` and stops itself (SIGSTOP): a process that is stopped can

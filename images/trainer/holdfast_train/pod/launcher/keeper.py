@@ -6,7 +6,7 @@ ranks of the next program read from them what is intact, in place of the storage
 program starts it may need more memory than while it trains: if memory gets short before its ranks have restored, the
 files are freed.
 
-The launcher neither reads nor writes these files, and nobody gets them from it for writing: it opens them anew, for
+The launcher neither reads nor writes these files, and nobody gets them from it for writing: it opens them again, for
 reading only. So an arena has one owner for its whole life: the rank that has made it.
 
 A rank connects to a socket in a folder of this user, and each connection is one request, a line of JSON:

@@ -53,7 +53,7 @@ def read_member(environment: Mapping[str, str]) -> Member:
 def why_refused(command: Sequence[str], environment: Mapping[str, str]) -> str | None:
     """Why this command cannot run on several nodes, None if it can.
 
-    The launcher says where the nodes meet, for each attempt anew, and restarts them all together.
+    The launcher says where the nodes meet, for each attempt again, and restarts them all together.
     """
     found = _REFUSED.search(" ".join(command))
     if found is not None:

@@ -167,7 +167,7 @@ def _tls(environment: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _id(text: object) -> str:
-    """An id that the server gave. ValueError if it is none: it goes into an environment variable."""
+    """An id that the server gave. ValueError if it is not an id: it goes into an environment variable."""
     if not isinstance(text, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", text):
         raise ValueError("the server gave an id that is none")
     return text

@@ -1,8 +1,8 @@
 """`StallWatch`: ends a training that hangs: it takes no step, and its program does not end.
 
 The launcher looks, not the operator and not the program: a deadlock or SIGSTOP also stops the threads that report, and
-an operator that is away is no hang. Each rank writes its last step into the file `pulse-<rank>` beside its verdict.
-What a program without the library tells of its steps, the launcher itself writes into the file TOLD.
+an operator that is away is not a hang. Each rank writes its last step into the file `pulse-<rank>` beside its verdict.
+What a program without the library reports about its steps, the launcher itself writes into the file TOLD.
 What the ranks do is gathered before the program is ended (`hang`).
 Times are of the launcher's clock, so a program that is slow to write looks slow and not hung.
 """
@@ -84,7 +84,7 @@ class Pace:
         return _words(ranks, now - self._changed_at, limit, is_auto=self._limit is None)
 
     def put_off(self, now: float) -> None:
-        """Begin anew to wait for a step, or for the limit."""
+        """Start over to wait for a step, or for the limit."""
         self._put_off_at = now
 
     def _note_use(self, now: float, used: float, limit: float) -> None:

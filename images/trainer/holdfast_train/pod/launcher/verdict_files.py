@@ -93,7 +93,9 @@ def temporary_folder(first: str = "") -> Iterator[str | None]:
     folder = None
     others = (os.environ.get("TMPDIR") or "/tmp", str(Path(sys.argv[0]).resolve().parent), "/dev/shm")  # noqa: S108
     for parent in filter(None, (first, *others)):
-        path = Path(parent, f"holdfast-{os.urandom(8).hex()}")  # tempfile imports for longer than all else
+        path = Path(
+            parent, f"holdfast-{os.urandom(8).hex()}"
+        )  # tempfile takes longer to import than everything together
         with contextlib.suppress(OSError):
             path.mkdir(0o700)
             folder = str(path)

@@ -70,7 +70,7 @@ def _next(job: OfJob | None) -> str:
     """What goes on from the target. A job that has ended has no attempt to come."""
     if job is None or job.phase is None or not job.phase.final:
         return "the next attempt"
-    return f"{job.name} is {job.phase} and starts no attempt: a job that is created anew under this name"
+    return f"{job.name} is {job.phase} and starts no attempt: a job that is created again under this name"
 
 
 def _target(prefix: Prefix, to: str) -> Commit:

@@ -114,7 +114,7 @@ def test_a_job_that_has_ended_has_no_next_attempt(
     as_job(monkeypatch, folder, OfJob("ns", "job", Phase.FAILED))
     result = holdfast("rollback", "job", "--to", "10", "--yes")
     words = " ".join(result.output.split())
-    assert "job is Failed and starts no attempt: a job that is created anew under this name continues" in words
+    assert "job is Failed and starts no attempt: a job that is created again under this name continues" in words
     as_job(monkeypatch, folder, OfJob("ns", "job", Phase.SUSPENDED))
     assert "the next attempt continues" in holdfast("rollback", "job", "--to", "10", "--yes").output
 

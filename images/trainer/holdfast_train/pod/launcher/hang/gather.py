@@ -124,7 +124,7 @@ def _size(path: Path) -> int:
 
 
 def _stacks(rank: RankVerdict, folder: str, begin: int, number: int, ranks: int) -> str:
-    """What all threads of a rank do: what it wrote after byte `begin`, or else writes on the signal `number`."""
+    """What all threads of a rank do: what it wrote after byte `begin`, or writes on the signal `number`."""
     path = Path(folder, STACKS.format(rank.rank))
     if not path.exists():  # of an older library, which has no handler: the signal would end the process
         return ""

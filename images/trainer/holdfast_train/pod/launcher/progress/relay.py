@@ -90,7 +90,7 @@ def output_progress(environment: Mapping[str, str], note: Note | None = None) ->
 
 
 def _note(environment: Mapping[str, str], folder: str | None) -> Note | None:
-    """Who else gets each status: the history of the training, and what looks for hangs."""
+    """Another receiver of each status: the history of the training, and what looks for hangs."""
     notes: list[Note] = []
     own = settings.read(environment)
     if own.folder and folder is not None:

@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"0*[1-9][0-9]{0,15}")
 
 
 class ToldSteps:
-    """Writes the file anew for each step. After the last step nothing counts as a hang: a model may be on its way.
+    """Writes the file again for each step. After the last step nothing counts as a hang: a model may be on its way.
 
     `goal`: the last step, as the job names it, empty if it does not; the program may name an earlier one.
     """

@@ -69,7 +69,7 @@ def _ranks_below(torchrun: int) -> list[int]:
     """The ranks of torchrun by their local numbers. Empty while one of them is not there, or has not loaded torch."""
     found, size = {}, 0
     for pid in descendants(torchrun):
-        with contextlib.suppress(OSError, ValueError, KeyError):  # the process has ended since, or is no rank
+        with contextlib.suppress(OSError, ValueError, KeyError):  # the process has ended since, or is not a rank
             environment = environment_of(pid)
             if parent_of(pid) == torchrun and WORKER_MARK in environment:
                 if not uses_torch(pid):
@@ -80,7 +80,7 @@ def _ranks_below(torchrun: int) -> list[int]:
 
 
 def _worker(pid: int, local_rank: int, folder: str | None) -> Worker | None:
-    """A rank that has told what it has imported, None if it has not, or if it is no Python program."""
+    """A rank that has told what it has imported, None if it has not, or if it is not a Python program."""
     told = read_told(folder, local_rank)
     if told is None or told.pid != pid:
         return None

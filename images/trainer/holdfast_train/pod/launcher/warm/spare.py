@@ -2,8 +2,8 @@
 
 With several nodes a program may end, or be ended, and start again in the same pod. Most of that start is the import of
 torch. So the launcher starts the same command once more while the program trains; `spare_hook` makes that process
-import what the program has imported, and wait. It opens no accelerator, and it is no process of the program: no signal
-reaches it, and its end is no failure.
+import what the program has imported, and wait. It opens no accelerator, and it is not a process of the program: no
+signal reaches it, and its end is not a failure.
 
 Only programs that use torch have a spare, if they are Python programs (`command`) whose imports depend on nothing that
 they do before (`told`). There is none while memory is short. Its import begins once the program trains, because it

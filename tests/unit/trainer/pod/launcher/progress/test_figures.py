@@ -66,7 +66,7 @@ def test_a_count_that_begins_again_says_no_step(
     assert figures(pattern, *(line.format(step) for step in steps)) == told
 
 
-# Breaks if a program that counts its batches anew in each epoch shows no step, that of its epoch, or another total.
+# Breaks if a program that counts its batches again in each epoch shows no step, that of its epoch, or another total.
 @pytest.mark.parametrize(
     ("pattern", "lines", "told"),
     [
