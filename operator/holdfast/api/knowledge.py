@@ -24,7 +24,7 @@ class Seen(StrEnum):
     """What was last observed of a tier."""
 
     UP = "Up"  # it gave a node, or one of its nodes is in use
-    LOST = "Lost"  # it took a node back
+    TOOK_BACK = "TookBack"  # it took a node back
     REFUSED = "Refused"  # it gave no node in time
     UNFIT = "Unfit"  # a pod got no node, for a reason of its own: that says nothing about the tier
 
@@ -70,11 +70,11 @@ class TierKnowledge(Model):
     tier: Annotated[str, Clip(253)]
     """Name of the tier."""
     state: Seen | None = None
-    """What was last observed. Up: the tier gave a node. Lost: it took a node back. Refused: it lacks capacity, and gave
-    no node in time. Unfit: the job's pod got no node for a reason of the pod itself, such as a volume, or more memory
-    than any node of the tier has; other jobs do not learn of that."""
+    """What was last observed. Up: the tier gave a node. TookBack: it took a node back. Refused: it lacks capacity, and
+    gave no node in time. Unfit: the job's pod got no node for a reason of the pod itself, such as a volume, or more
+    memory than any node of the tier has; other jobs do not learn of that."""
     since: Time | None = None
-    """Since when the tier is up, or out (Lost, Refused or Unfit)."""
+    """Since when the tier is up, or out (TookBack, Refused or Unfit)."""
     seen_at: Time | None = None
     """When the state was last observed."""
     accelerators: Count | None = None

@@ -101,7 +101,7 @@ class JobColumn:
 JOB_COLUMNS: Final = (
     JobColumn("Phase", ".status.phase"),
     JobColumn("Tier", ".status.tier"),
-    JobColumn("Nodes", ".status.nodes", about="With several nodes: those that are ready, of all that are needed"),
+    JobColumn("Nodes", ".status.readyNodes", about="With several nodes: those that are ready, of all that are needed"),
     JobColumn("Step", ".status.progress.step", "integer", number=True),
     JobColumn("Percent", ".status.progress.percent", number=True),
     JobColumn("ETA", ".status.progress.eta", about="Expected end of the training, UTC"),

@@ -190,7 +190,7 @@ class CapacityProfileStatus(Model):
     tiers: Annotated[tuple[TierKnowledge, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()
     """What is known of each tier, including observations of jobs that are deleted. Old observations count less: each
     time a tier reaches 100 interruptions, its fields interruptions and nodeTime are halved."""
-    nodes: Annotated[tuple[NodeFaults, ...], Field(max_length=MAX_FAULTY), KeyedBy("node")] = ()
+    faulty_nodes: Annotated[tuple[NodeFaults, ...], Field(max_length=MAX_FAULTY), KeyedBy("node")] = ()
     """Nodes on which attempts ended for a reason that the node may have caused. New pods avoid them where other nodes
     are free; after two such attempts they do not use them, unless that leaves too few nodes."""
     counted: Annotated[tuple[Counted, ...], Field(max_length=MAX_TIERS), KeyedBy("tier")] = ()

@@ -239,10 +239,10 @@ class TrainingJobStatus(Model):
     """Tier of the current attempt."""
     node: Name | None = None
     """Node of the current attempt; with several nodes, the one of rank 0."""
-    nodes: Name | None = None
+    ready_nodes: Name | None = None
     """Nodes of the current attempt that are ready, of all that it needs, such as 3/4. Only with several nodes."""
-    nodes_at: Time | None = None
-    """When `nodes` was written. While nodes come one by one, it is written at most every 5 seconds."""
+    ready_nodes_at: Time | None = None
+    """When `readyNodes` was written. While nodes come one by one, it is written at most every 5 seconds."""
     reason: Message | None = None
     """Why the job is in its phase, in words."""
     decision: DecisionNote | None = None

@@ -117,7 +117,7 @@ def list_nodes(profiles: Iterable[CapacityProfile], broken: Iterable[NodeView], 
     """Broken nodes first, then those with faults, by profile and name."""
     found = [Avoided(node.name, "broken", node.fault) for node in broken]
     for profile in profiles:
-        for one in profile.status.nodes:
+        for one in profile.status.faulty_nodes:
             newest = one.faults[-1]
             state = bad_nodes.standing(one.faults, namespace) or formats.NOTHING
             found.append(Avoided(one.node, state, newest.reason, profile.metadata.name, len(one.faults), newest.at))
@@ -137,7 +137,7 @@ async def _broken(client: Client) -> list[NodeView] | None:
 
 async def _forgive(client: Client, profiles: Iterable[CapacityProfile], node: str) -> str:
     """Write the time into each profile that tells a fault of the node. Raises ApiError, CliError if there is none."""
-    found = [profile for profile in profiles if any(one.node == node for one in profile.status.nodes)]
+    found = [profile for profile in profiles if any(one.node == node for one in profile.status.faulty_nodes)]
     if not found:
         raise CliError(f"no profile tells a fault of node {node}", hint="holdfast nodes lists them")
     for profile in found:

@@ -113,7 +113,7 @@ def test_unknown_fields_are_refused_by_kubectl_too(server: Server, namespace: st
 def test_columns_show_the_status(server: Server, namespace: str) -> None:
     apply(server.cluster, GOOD, namespace=namespace)
     status = TrainingJobStatus(
-        phase=Phase.RUNNING, tier="spot", nodes="3/4", reason="training",
+        phase=Phase.RUNNING, tier="spot", ready_nodes="3/4", reason="training",
         progress=Progress(step=48210, percent="48.2", loss="2.113"),
     )  # fmt: skip
     server.ask("PATCH", _job_path(namespace, "good", "status"), body={"status": status.to_object()})

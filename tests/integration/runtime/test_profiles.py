@@ -56,14 +56,14 @@ def test_interruptions_of_all_jobs_are_counted_once_whoever_leads(operators: Mak
     for name in ("a", "b"):
         jobs.create(name, capacity={"profile": profile})
     wait_for(lambda: first.metric("holdfast_reconcile_total") >= before + 2, 20, "the operator to know both")
-    learn(jobs, "a", 2, state="Lost", since="2026-11-21T09:00:00Z", seenAt="2026-11-21T09:00:00Z")
+    learn(jobs, "a", 2, state="TookBack", since="2026-11-21T09:00:00Z", seenAt="2026-11-21T09:00:00Z")
     counted(2)
     passes = first.metric("holdfast_reconcile_total")
     learn(jobs, "b", 3)
     wait_for(lambda: first.metric("holdfast_reconcile_total") > passes, 10, "the operator to see it")
     assert writes(cluster, profile) == 1, "no more than one write in five minutes"
     assert first.stop() == 0
-    assert (spot()["interruptions"], spot()["nodeTime"], spot()["state"]) == (5, "5h", "Lost"), (
+    assert (spot()["interruptions"], spot()["nodeTime"], spot()["state"]) == (5, "5h", "TookBack"), (
         "an operator leaves nothing unsaid"
     )
 
@@ -73,7 +73,7 @@ def test_interruptions_of_all_jobs_are_counted_once_whoever_leads(operators: Mak
     jobs.kubectl("delete", "tj", "a", "b")
     jobs.create("c", capacity={"profile": profile})
     wait_for(lambda: not get(cluster, f"capacityprofile/{profile}")["status"]["counted"], 20, "the level to fall")
-    assert (spot()["interruptions"], spot()["state"]) == (6, "Lost"), "jobs that are gone stay counted"
+    assert (spot()["interruptions"], spot()["state"]) == (6, "TookBack"), "jobs that are gone stay counted"
     assert writes(cluster, profile) <= 5, "a resync is no news"
 
     bad = json.dumps({"status": {"tiers": [{"tier": "spot", "since": "0001-01-01T00:00:00+10:00"}]}})

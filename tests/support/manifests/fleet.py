@@ -113,14 +113,14 @@ def profile(now: datetime) -> dict[str, Any]:
             "up": "spot-a100 dedicated",
             "out": "spot-h100",
             "tiers": [
-                known("spot-h100", "Lost", 0.7, interruptions=41, nodeTime="388h",
+                known("spot-h100", "TookBack", 0.7, interruptions=41, nodeTime="388h",
                       acquire={"recent": ["2m10s"], "worst": "9m"}),
                 known("spot-a100", "Up", 31, interruptions=12, nodeTime="1204h",
                       acquire={"recent": ["48s"], "worst": "3m"}, start={"recent": ["1m32s"], "worst": "4m"}),
                 known("dedicated", "Up", 700, interruptions=0, nodeTime="2210h",
                       start={"recent": ["1m5s"], "worst": "2m"}),
             ],
-            "nodes": [
+            "faultyNodes": [
                 {"node": "spot-a100-17", "faults": [
                     {**fault, "at": stamp(now - timedelta(hours=3))},
                     {**fault, "at": stamp(now - timedelta(minutes=50)), "attempt": 3}]},

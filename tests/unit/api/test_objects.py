@@ -71,7 +71,7 @@ def test_what_the_next_tier_is_chosen_by() -> None:
 def test_what_is_known_of_tiers_is_read_as_it_was_written() -> None:
     tiers = [
         {
-            "tier": "spot", "state": "Lost", "since": "2026-11-21T09:00:00Z", "seenAt": "2026-11-21T09:00:00Z",
+            "tier": "spot", "state": "TookBack", "since": "2026-11-21T09:00:00Z", "seenAt": "2026-11-21T09:00:00Z",
             "observation": "Free", "acquire": {"recent": ["3s", "1m2s"], "worst": "10m"}, "interruptions": 3,
             "nodeTime": "9h",
         }

@@ -33,7 +33,7 @@ def profile() -> dict[str, Any]:
     return {
         "metadata": {"name": "gpus", "uid": "u", "resourceVersion": "5"},
         "spec": {"tiers": [{"name": "spot", "kind": "Spot", "accelerator": "nvidia.com/gpu"}]},
-        "status": {"nodes": [{"node": name, "faults": found} for name, found in faults.items()]},
+        "status": {"faultyNodes": [{"node": name, "faults": found} for name, found in faults.items()]},
     }
 
 
@@ -65,7 +65,7 @@ def test_faults_that_are_forgiven_or_too_old_are_not_shown(api: FakeApi) -> None
     now = datetime.now(UTC)
     given = {"bad": format_time(now), "suspect": format_time(now - timedelta(hours=3))}
     shown["metadata"]["annotations"] = {ANNOTATION_FORGIVEN: json.dumps(given)}
-    for one in shown["status"]["nodes"]:
+    for one in shown["status"]["faultyNodes"]:
         if one["node"] == "elsewhere":
             one["faults"][0]["at"] = format_time(now - timedelta(hours=25))
     api.answers = {("GET", PROFILES): listing(shown), ("GET", NODES): listing()}

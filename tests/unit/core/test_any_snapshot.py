@@ -158,7 +158,7 @@ POLICIES = st.fixed_dictionaries(
     },
     optional={"budget": st.sampled_from(("0", "0.3", "3", "900"))},
 )
-SPELLS = st.sampled_from(("Up", "Lost", "Refused"))
+SPELLS = st.sampled_from(("Up", "TookBack", "Refused"))
 
 
 @st.composite

@@ -74,7 +74,7 @@ def test_the_first_step():
 def test_ends():
     going = nodes(node(taints=("karpenter.sh/disrupted",)))
     lost = learned(status(training()), ended(1, 137, disruption="DeletionByTaintManager"), cluster=going)["spot"]
-    assert (lost.state, lost.interruptions, lost.pace) == ("Lost", 1, at(1) - at(0))
+    assert (lost.state, lost.interruptions, lost.pace) == ("TookBack", 1, at(1) - at(0))
     left = status(training(state=DRAINING, drain=stopped()))
     stop = learned(left, ended(1, 0, DRAINED))["spot"]
     assert (stop.state, stop.interruptions) == ("Up", 0)

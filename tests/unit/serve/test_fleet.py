@@ -66,7 +66,7 @@ def test_a_cost_that_falls_is_not_counted_again_when_it_grows() -> None:
 # Breaks if a tier that left the profile stays on screens, or if a tier that was never tried looks as if it were out.
 def test_tiers_of_a_profile_of_which_something_is_known() -> None:
     known = [
-        TierKnowledge(tier="spot", state=Seen.LOST),
+        TierKnowledge(tier="spot", state=Seen.TOOK_BACK),
         TierKnowledge(tier="dedicated", state=Seen.UP),
         TierKnowledge(tier="cpu"),
         TierKnowledge(tier="gone", state=Seen.UP),

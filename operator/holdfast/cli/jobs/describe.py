@@ -208,7 +208,7 @@ def _attempt_next(job: TrainingJob, attempt: Attempt, now: datetime) -> str:
         case AttemptState.ACQUIRING:
             return f"The job waits for {_nodes_of(attempt)}."
         case AttemptState.STARTING if attempt.nodes > 1:
-            ready = f" ({job.status.nodes} are)" if job.status.nodes else ""
+            ready = f" ({job.status.ready_nodes} are)" if job.status.ready_nodes else ""
             return f"All pods have nodes and start; the program starts once all of them are ready{ready}."
         case AttemptState.STARTING:
             return "The pod has a node and starts: image, storage check, restore."

@@ -364,7 +364,7 @@ def plain_state(job: TrainingJob) -> str:
     """The state on one line, for output that is not a terminal. It changes only if more than the time changes."""
     status = job.status
     parts = [status.phase or "New", f"attempt={attempt_number(job)}"]
-    places = (("tier", status.tier), ("node", status.node), ("nodes", status.nodes))
+    places = (("tier", status.tier), ("node", status.node), ("nodes", status.ready_nodes))
     parts += [f"{name}={value}" for name, value in places if value]
     parts += [f"step={steps(job).replace(' ', '')}", f"loss={status.progress.loss or formats.NOTHING}"]
     if status.checkpoint:

@@ -37,7 +37,7 @@ NODE_HEADS: Final = (
 )
 _WORDS: Final = {
     Seen.UP: ("up", "good"),
-    Seen.LOST: ("out: took a node back", "bad"),
+    Seen.TOOK_BACK: ("out: took a node back", "bad"),
     Seen.REFUSED: ("out: gave no node in time", "bad"),
     Seen.UNFIT: ("not known: a pod did not fit", "quiet"),
 }
@@ -105,7 +105,7 @@ def _profile(profile: CapacityProfile, tiers: Tiers) -> str:
         _tier(tier, known.get(tier.name), tiers.teachers.get((name, tier.name))) for tier in profile.spec.tiers
     )
     html = f"<h2>{escape(name)}</h2>" + _table(f"Tiers of {name}, best first", HEADS, rows)
-    if faulty := [_node(one, tiers.namespace) for one in status.nodes if one.faults]:
+    if faulty := [_node(one, tiers.namespace) for one in status.faulty_nodes if one.faults]:
         html += "<h3>Nodes that new pods avoid</h3>" + _table(f"Avoided nodes of {name}", NODE_HEADS, "".join(faulty))
     return html
 

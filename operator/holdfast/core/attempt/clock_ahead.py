@@ -25,7 +25,7 @@ class _Times(NamedTuple):
     deadlines: tuple[str, ...] = ()
 
 
-_JOB = _Times(("started_at", "phase_since", "suspended_at", "nodes_at"))
+_JOB = _Times(("started_at", "phase_since", "suspended_at", "ready_nodes_at"))
 _PROGRESS, _NOTE, _TIER = _Times(("updated_at",)), _Times(("at",)), _Times(("since", "seen_at"), ("rests_until",))
 _ATTEMPT = _Times(
     (

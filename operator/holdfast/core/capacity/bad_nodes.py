@@ -117,10 +117,10 @@ def as_of(profile: CapacityProfile, now: datetime) -> CapacityProfile:
     forgiven = forgiven_nodes(profile)
     kept = (
         (one.node, tuple(fault for fault in one.faults if _is_held(fault, forgiven.get(one.node), now)))
-        for one in profile.status.nodes
+        for one in profile.status.faulty_nodes
     )
     nodes = tuple(NodeFaults(node=node, faults=faults) for node, faults in kept if faults)
-    return profile.model_copy(update={"status": profile.status.model_copy(update={"nodes": nodes})})
+    return profile.model_copy(update={"status": profile.status.model_copy(update={"faulty_nodes": nodes})})
 
 
 def of_profile(
@@ -135,7 +135,7 @@ def of_profile(
 
 
 def _told(profile: CapacityProfile) -> Faults:
-    return {one.node: one.faults for one in profile.status.nodes}
+    return {one.node: one.faults for one in profile.status.faulty_nodes}
 
 
 def forgiven_nodes(profile: CapacityProfile) -> dict[str, datetime]:

@@ -116,7 +116,7 @@ def record_end(
     lost = record.kind is EndKind.INTERRUPTION and taken
     spell = extend_spell(own_spell(one, accelerators), Seen.UP, record.scheduled_at, record.ended_at)
     if lost:
-        spell = extend_spell(spell, Seen.LOST, record.ended_at, record.ended_at)
+        spell = extend_spell(spell, Seen.TOOK_BACK, record.ended_at, record.ended_at)
     return _put(
         known,
         one.model_copy(

@@ -275,11 +275,11 @@ class _Ahead:
             spell = None
         if node_since is not None and tier.observation != "Billed" and not (spell and spell.up):
             # A refusal after the node had appeared shows that the node has no room.
-            if spell is None or spell.state is Seen.LOST or spell.seen_at < node_since:
+            if spell is None or spell.state is Seen.TOOK_BACK or spell.seen_at < node_since:
                 return True, max((now - max(node_since, spell.seen_at if spell else node_since)).total_seconds(), 0.0)
         elif node_since is None and tier.observation == "Free" and not (spell and spell.up):
             return False, (now - spell.since).total_seconds() if spell else None
-        if spell is None or spell.state is Seen.LOST:
+        if spell is None or spell.state is Seen.TOOK_BACK:
             return None, None
         return spell.up, (now - spell.since).total_seconds()
 

@@ -164,7 +164,7 @@ def _sighting(job: JobView, known: TierKnowledge | None) -> _Sighting | None:
 def _sightings(tier: str, jobs: Sequence[JobView], now: datetime) -> tuple[list[_Sighting], list[_Sighting]]:
     """What the jobs saw of a tier: what counts for all jobs, and the refusals that count only in their namespace."""
     seen = [one for job in jobs if (one := _sighting(job, find(job.known, tier)))]
-    shared = [one for one in seen if one.spell.state in (Seen.UP, Seen.LOST)]
+    shared = [one for one in seen if one.spell.state in (Seen.UP, Seen.TOOK_BACK)]
     # The rest of what a job demanded before an edit is not known.
     unedited = [one for one in seen if one.accelerators == one.demand.accelerators]
     refused = [one for one in unedited if one.spell.state is Seen.REFUSED and now - one.spell.seen_at <= FRESH]
@@ -284,7 +284,7 @@ def _timeless(status: CapacityProfileStatus) -> object:
     known = [one.model_copy(update=timed) for one in status.tiers]
     shapes = [[(shape.accelerators, shape.state, shape.since) for shape in one.shapes] for one in status.tiers]
     refusals = [[(its.namespace, its.accelerators, its.since) for its in one.refusals] for one in status.tiers]
-    return known, shapes, refusals, status.nodes, [(one.tier, one.interruptions) for one in status.counted]
+    return known, shapes, refusals, status.faulty_nodes, [(one.tier, one.interruptions) for one in status.counted]
 
 
 def _times(status: CapacityProfileStatus) -> dict[tuple[str, str, int], datetime]:

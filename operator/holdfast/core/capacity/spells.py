@@ -115,7 +115,7 @@ def with_attempt(
     if attempt.state in WORKING and attempt.scheduled_at is not None:
         if (at := interruption_known_at(attempt)) is None:
             return extend_spell(before, Seen.UP, attempt.scheduled_at, now)
-        return extend_spell(extend_spell(before, Seen.UP, attempt.scheduled_at, at), Seen.LOST, at, at)
+        return extend_spell(extend_spell(before, Seen.UP, attempt.scheduled_at, at), Seen.TOOK_BACK, at, at)
     asked, until = attempt.created_at, attempt.acquire_deadline
     if attempt.state is not AttemptState.ACQUIRING or asked is None:
         return before

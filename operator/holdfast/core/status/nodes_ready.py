@@ -20,13 +20,13 @@ def show_nodes(draft: Draft, s: Situation) -> None:
     attempt that waits for longer shows changes, but not each of a thousand.
     """
     text, status = _text(draft, s), draft.status
-    if text == status.nodes:
+    if text == status.ready_nodes:
         return
-    if text is not None and status.nodes is not None and not draft.changed and (current := status.current):
+    if text is not None and status.ready_nodes is not None and not draft.changed and (current := status.current):
         since = (current.created_at or current.raised_at) + draft.snapshot.config.status_interval
-        if not draft.is_due(max(since, status.nodes_at + EVERY) if status.nodes_at else since):
+        if not draft.is_due(max(since, status.ready_nodes_at + EVERY) if status.ready_nodes_at else since):
             return
-    draft.set(nodes=text, nodes_at=draft.now if text else None)
+    draft.set(ready_nodes=text, ready_nodes_at=draft.now if text else None)
 
 
 def _text(draft: Draft, s: Situation) -> str | None:

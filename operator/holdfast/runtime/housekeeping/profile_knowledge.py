@@ -216,7 +216,7 @@ class ProfileStatusWriter:
             level=count.level,
             now=now,
         )
-        return known.model_copy(update={"nodes": bad_nodes.of_profile(profile, jobs, self._cache.cluster, now)})
+        return known.model_copy(update={"faulty_nodes": bad_nodes.of_profile(profile, jobs, self._cache.cluster, now)})
 
     def _view(self, job: TrainingJob, profile: CapacityProfile, now: datetime) -> profile_knowledge.JobView:
         """What the job knows now. The words of the scheduler say why a pod of it waits."""
@@ -234,7 +234,7 @@ class ProfileStatusWriter:
         meta = profile.metadata
         body = {
             "metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid},
-            "status": {"seenAt": None, "tiers": [], "nodes": [], "counted": [], **status.to_object()},
+            "status": {"seenAt": None, "tiers": [], "faultyNodes": [], "counted": [], **status.to_object()},
         }
         self._cache.put_profile(await self._writer.write("PATCH", f"{paths.PROFILES}/{meta.name}/status", body))
 

@@ -63,7 +63,7 @@ def test_events_are_not_cut() -> None:
             "waits 2m00s more for all 4 nodes of tier dedicated; then it gives back the nodes that it has",
         ),
         ({"current": {**SEVERAL, "state": "Acquiring"}}, "waits for all 4 nodes of tier dedicated."),
-        ({"current": {**SEVERAL, "state": "Starting"}, "nodes": "3/4"}, "once all of them are ready (3/4 are)."),
+        ({"current": {**SEVERAL, "state": "Starting"}, "readyNodes": "3/4"}, "once all of them are ready (3/4 are)."),
         ({"current": SEVERAL, "library": True}, "another one takes its place"),
         ({"current": SEVERAL}, "The programs train. If a node is taken away, they are ended, and start again on all"),
         (

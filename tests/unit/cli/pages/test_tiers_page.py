@@ -49,8 +49,8 @@ def test_a_job_with_its_own_tiers_teaches_no_profile() -> None:
 
 def test_a_node_is_avoided_where_its_faults_count() -> None:
     faults = [{"reason": "NodeSilent", "at": "2026-11-21T09:00:00Z", "namespace": "a", "job": "j", "attempt": 1}]
-    assert "last choice" in shown(Tiers([gpus(nodes=[{"node": "n1", "faults": faults}])]))
-    assert "avoided</span>" in shown(Tiers([gpus(nodes=[{"node": "n1", "faults": faults * 2}])]))
+    assert "last choice" in shown(Tiers([gpus(faultyNodes=[{"node": "n1", "faults": faults}])]))
+    assert "avoided</span>" in shown(Tiers([gpus(faultyNodes=[{"node": "n1", "faults": faults * 2}])]))
 
 
 def test_what_is_not_seen_is_said() -> None:
@@ -59,7 +59,7 @@ def test_what_is_not_seen_is_said() -> None:
 
 
 def test_hostile_texts_are_escaped() -> None:
-    status = {"nodes": [{"node": HOSTILE, "faults": [
+    status = {"faultyNodes": [{"node": HOSTILE, "faults": [
         {"reason": HOSTILE, "at": "2026-11-21T09:00:00Z", "namespace": "a", "job": "j", "attempt": 1}]}]}  # fmt: skip
     lessons = {("gpus", "spot-a100"): Learned(HOSTILE, HOSTILE, NOW)}
     html = shown(Tiers([gpus(**status)], lessons, HOSTILE, 2, [HOSTILE]))

@@ -49,7 +49,7 @@ def told(*jobs, cluster=None, before=None, forgiven="{}"):
     found = profile().model_copy(update={"status": before or CapacityProfileStatus()})
     found.metadata.annotations[ANNOTATION_FORGIVEN] = forgiven
     heard = of_profile(found, jobs, cluster or nodes(), NOW)
-    return found.model_copy(update={"status": CapacityProfileStatus(nodes=heard)})
+    return found.model_copy(update={"status": CapacityProfileStatus(faulty_nodes=heard)})
 
 
 def seen(given_job, **changes):
@@ -146,7 +146,7 @@ def test_no_namespace_pushes_out_the_nodes_of_others():
         a_job(*(ended(n + 1, f"m{n}", "SlowRank", seconds=-1) for n in range(first, first + 20)), uid=f"u-{first}")
         for first in (0, 20)
     ]
-    found = told(*claims, crashed, silent, cluster=cluster).status.nodes
+    found = told(*claims, crashed, silent, cluster=cluster).status.faulty_nodes
     assert len(found) == MAX_FAULTY
     assert {"n1", "n2"} <= {one.node for one in found}
 
@@ -197,7 +197,7 @@ def test_broken_hardware_counts_for_all_after_its_condition_is_gone():
 def test_the_profile_remembers_what_a_deleted_job_said():
     heard = told(a_job(ended(1), ended(2)))
     later = told(before=heard.status)
-    assert later.status.nodes == heard.status.nodes
+    assert later.status.faulty_nodes == heard.status.faulty_nodes
     assert to_avoid(seen(a_job(uid="u-other"), profile=later), SPOT) == ("n1",)
 
 
@@ -216,8 +216,8 @@ def test_a_status_that_was_not_written_since_tells_nothing_old():
     """Breaks if holdfast nodes shows a node that was just forgiven, or whose faults are over."""
     shared = told(a_job(ended(1), ended(2, "n2"), ended(3, "n3", seconds=60 - EXPIRE.total_seconds())))
     shared.metadata.annotations[ANNOTATION_FORGIVEN] = forgive(shared, "n1", at(-30))
-    assert [one.node for one in bad_nodes.as_of(shared, at(0)).status.nodes] == ["n2", "n3"]
-    assert [one.node for one in bad_nodes.as_of(shared, at(60)).status.nodes] == ["n2"]
+    assert [one.node for one in bad_nodes.as_of(shared, at(0)).status.faulty_nodes] == ["n2", "n3"]
+    assert [one.node for one in bad_nodes.as_of(shared, at(60)).status.faulty_nodes] == ["n2"]
 
 
 @pytest.mark.parametrize("words", ["", "[]", "{", '{"n1": 3}', '{"n1": "yesterday"}'])
@@ -262,8 +262,8 @@ def _jobs(drawn):
 def test_the_same_news_again_changes_nothing_and_the_order_does_not_matter(drawn):
     jobs = _jobs(drawn)
     once = told(*jobs)
-    assert told(*jobs, before=once.status).status.nodes == once.status.nodes
-    assert told(*reversed(jobs)).status.nodes == once.status.nodes
+    assert told(*jobs, before=once.status).status.faulty_nodes == once.status.faulty_nodes
+    assert told(*reversed(jobs)).status.faulty_nodes == once.status.faulty_nodes
 
 
 @given(JOBS, st.integers(1, 4), st.sets(st.sampled_from(["n2", "n3", "n4"])))

@@ -124,7 +124,7 @@ def test_the_last_few_times_are_kept_and_the_worst_of_all():
 
 def test_a_reclaim():
     found = only(knowledge.record_end((known(**UP, interruptions=2, node_time=60 * SECOND),), record(), taken=True))
-    assert found == known(interruptions=3, node_time=660 * SECOND, pace=SECOND, **seen("Lost", -60, -60))
+    assert found == known(interruptions=3, node_time=660 * SECOND, pace=SECOND, **seen("TookBack", -60, -60))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_an_end_that_the_tier_did_not_cause(changes, taken):
 def test_a_tier_that_gives_no_node():
     waited = record(scheduled_at=None, kind=EndKind.STOPPED, reason="AcquireTimeout")
     assert only(knowledge.record_end((), waited)) == known(**seen("Refused", -700, -60))
-    lost = (known(**seen("Lost", -900, -800)),)
+    lost = (known(**seen("TookBack", -900, -800)),)
     assert only(knowledge.record_end(lost, waited)) == known(**seen("Refused", -900, -60))
     assert knowledge.record_refusal(lost, "spot", at(-700), at(-60)) == knowledge.record_end(lost, waited)
 
@@ -206,7 +206,7 @@ def test_what_other_jobs_may_learn_now():
         node_time=60 * SECOND, **seen("Up", -590, 0)
     )
     lost = attempt(state=AttemptState.DRAINING, drain=drain())
-    assert only(knowledge.with_attempts(status(lost), NOW, minute, refused)) == known(**seen("Lost", -2, -2))
+    assert only(knowledge.with_attempts(status(lost), NOW, minute, refused)) == known(**seen("TookBack", -2, -2))
     second = tier().model_copy(update={"name": "second"})
     waits = attempt(2, AttemptState.ACQUIRING, tier=second, created_at=at(-61))
     both = knowledge.with_attempts(status(attempt(), successor=waits), NOW, minute, refused)

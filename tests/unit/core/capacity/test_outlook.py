@@ -210,7 +210,7 @@ def test_the_pace_of_the_attempt_that_runs_is_the_newest():
 
 # Anything
 
-SPELLS = st.builds(seen, st.sampled_from(("Up", "Lost", "Refused")), st.integers(-9000, 0), st.integers(-900, 600))
+SPELLS = st.builds(seen, st.sampled_from(("Up", "TookBack", "Refused")), st.integers(-9000, 0), st.integers(-900, 600))
 MEASURED = st.none() | st.lists(st.integers(0, 9000), min_size=1, max_size=5).map(lambda times: measured(*times))
 STATES = st.sampled_from(AttemptState)
 

@@ -62,7 +62,7 @@ def test_several_jobs():
         acquire=measured(1, 9), start=measured(7, worst=70), interruptions=1, node_time=SECOND, pace=SECOND,
         observation="Free", **UP,
     )  # fmt: skip
-    gone = seen("Lost", -100, -100)
+    gone = seen("TookBack", -100, -100)
     other = known(acquire=measured(5), interruptions=2, node_time=2 * SECOND, observation="Billed", **gone)
     counts = {"spot": InterruptionCount(3, 3.5 * SECOND)}
     expected = shaped(known(
@@ -248,7 +248,7 @@ def views(namespaces, states, **more):
 
 
 FORGED = st.lists(views(("evil",), ("Refused", "Refused", "Unfit", None), start=measured(1e6)), max_size=6)
-HONEST = st.lists(views(("vision", "language"), ("Up", "Lost", "Unfit", None), acquire=measured(5)), max_size=4)
+HONEST = st.lists(views(("vision", "language"), ("Up", "TookBack", "Unfit", None), acquire=measured(5)), max_size=4)
 
 
 @given(st.lists(st.tuples(HONEST, FORGED), min_size=1, max_size=4))
@@ -302,7 +302,7 @@ def test_what_jobs_knew_stays_known():
 
 def test_people_see_which_tiers_are_up():
     job = (known(**UP), known("dedicated", **seen("Refused", -9, -5)), known("cpu", interruptions=1))
-    lost = (known("spot-2", **seen("Lost", -9, -9)), known("cpu-2", **UP))
+    lost = (known("spot-2", **seen("TookBack", -9, -9)), known("cpu-2", **UP))
     tiers = (*NAMES, "spot-2", "cpu-2")
     found = together([seen_by(one, obtained=tiers) for one in (job, lost)], tiers=tiers, now=NOW)
     assert (found.up, found.out, found.seen_at) == ("spot, cpu-2", "dedicated, spot-2", at(-5))
@@ -339,13 +339,13 @@ FRESH_S = FRESH.total_seconds()
         # Jobs that come and go watch one after the other.
         (spell("Up", -9000, -60), [spell("Up", -50, 0)], spell("Up", -9000, 0)),
         (spell("Refused", -9000, -60), [spell("Refused", -50, 0)], spell("Refused", -9000, 0)),
-        (spell("Lost", -9000, -60), [spell("Refused", -50, 0)], spell("Refused", -9000, 0)),
+        (spell("TookBack", -9000, -60), [spell("Refused", -50, 0)], spell("Refused", -9000, 0)),
         (
             spell("Up", -9000, -60 - FRESH_S),
             [spell("Up", -59, 0)],
             spell("Up", -59, 0),
         ),  # the last observation is too old
-        (spell("Up", -9000, -60), [spell("Lost", -50, -50)], spell("Lost", -50, -50)),
+        (spell("Up", -9000, -60), [spell("TookBack", -50, -50)], spell("TookBack", -50, -50)),
         # One job keeps its node, and another one is refused.
         (spell("Up", -9000, -10), [spell("Refused", -50, -20)], spell("Refused", -50, -20)),
         (spell("Refused", -50, -20), [spell("Up", -9000, 0)], spell("Refused", -50, -20)),
@@ -354,7 +354,7 @@ FRESH_S = FRESH.total_seconds()
         (spell("Up", -9000, -30), [spell("Refused", -50, -20), spell("Up", -10, 0)], spell("Up", -20, 0)),
         (spell("Refused", -9000, -FRESH_S - 1), [spell("Up", -9500, 0)], spell("Up", -FRESH_S - 1, 0)),
         # Written by hand, or by a leader whose clock is ahead.
-        (spell("Up", 1e6, 2e6), [spell("Lost", -5, -5)], spell("Up", 0, 0)),
+        (spell("Up", 1e6, 2e6), [spell("TookBack", -5, -5)], spell("Up", 0, 0)),
         (spell("Up", -9000, 30), [spell("Up", -50, 0)], spell("Up", -9000, 0)),
     ],
 )
@@ -366,7 +366,7 @@ def test_a_spell_is_as_old_as_everybodys_watch_on_it(before, jobs, after):
 def test_a_time_in_the_future_holds_nothing_back_for_long():
     found = profile_knowledge.merge_spells(spell("Up", 1e6, 2e6), [], NOW)
     assert found == spell("Up", 0, 0)
-    assert profile_knowledge.merge_spells(found, [spell("Lost", 6, 6)], at(6)) == spell("Lost", 6, 6)
+    assert profile_knowledge.merge_spells(found, [spell("TookBack", 6, 6)], at(6)) == spell("TookBack", 6, 6)
 
 
 # What is news
@@ -380,7 +380,7 @@ STORED = CapacityProfileStatus(tiers=(known(interruptions=1, node_time=SECOND, *
         (known(interruptions=1, node_time=299 * SECOND, **seen("Up", -900, -1)), False, False),
         (known(interruptions=1, node_time=300 * SECOND, **seen("Up", -900, 0)), True, False),
         (known(interruptions=2, node_time=SECOND, **seen("Up", -900, -300)), True, False),
-        (known(interruptions=1, node_time=SECOND, **seen("Lost", -290, -290)), True, True),
+        (known(interruptions=1, node_time=SECOND, **seen("TookBack", -290, -290)), True, True),
         (known(interruptions=1, node_time=SECOND, start=measured(1), **seen("Up", -900, -300)), True, False),
     ],
 )

@@ -24,7 +24,7 @@ from holdfast.core.capacity.spells import (
 )
 from holdfast.core.observe.digest import digest
 
-UP, LOST, REFUSED = Seen.UP, Seen.LOST, Seen.REFUSED
+UP, LOST, REFUSED = Seen.UP, Seen.TOOK_BACK, Seen.REFUSED
 MINUTE = timedelta(minutes=1)
 
 
@@ -33,7 +33,7 @@ def spell(state, since, seen_at):
 
 
 def test_what_status_remembers():
-    assert stored_spell(known(**seen("Lost", -60, -30))) == spell(LOST, -60, -30)
+    assert stored_spell(known(**seen("TookBack", -60, -30))) == spell(LOST, -60, -30)
     assert stored_spell(known()) is None
     assert stored_spell(None) is None
 
@@ -43,7 +43,7 @@ def test_what_status_remembers():
     ("state", "before", "now", "tells"),
     [
         ("Up", 1, 1, True), ("Up", 1, 8, False), ("Up", 8, 1, True), ("Up", None, 8, True), ("Up", 1, None, True),
-        ("Refused", 1, 8, True), ("Refused", 8, 1, False), ("Lost", 1, 8, True), ("Unfit", 8, 1, False),
+        ("Refused", 1, 8, True), ("Refused", 8, 1, False), ("TookBack", 1, 8, True), ("Unfit", 8, 1, False),
         ("Unfit", 1, 8, False), ("Unfit", 8, 8, True),
     ],
 )  # fmt: skip
@@ -156,7 +156,7 @@ def shapes(*several):
         (((1, "Refused"),), 8, REFUSED),
         (((1, "Up"),), 8, None),
         (((8, "Up"),), 1, UP),
-        (((8, "Lost"),), 1, LOST),
+        (((8, "TookBack"),), 1, LOST),
         (((1, "Up"), (8, "Refused")), 1, UP),
         (((1, "Up"), (8, "Refused")), 4, None),
     ],

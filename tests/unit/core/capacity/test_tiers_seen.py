@@ -18,7 +18,7 @@ HOUR = 3600.0
 # If a tier is up
 
 STANDING = nodes()  # four nodes of tier spot, ready for 9,000 s
-UP, LOST, REFUSED = (seen(state, -500, -100) for state in ("Up", "Lost", "Refused"))
+UP, LOST, REFUSED = (seen(state, -500, -100) for state in ("Up", "TookBack", "Refused"))
 
 
 @pytest.mark.parametrize(

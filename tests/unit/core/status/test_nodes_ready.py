@@ -12,15 +12,15 @@ def test_the_count_follows_the_nodes_that_were_found():
     world.free = ["n1", "n2", "n3"]
     world.settle()
     assert world.status.phase is Phase.ACQUIRING
-    assert world.status.nodes == "0/4", "a count alone is not written while all comes up quickly"
+    assert world.status.ready_nodes == "0/4", "a count alone is not written while all comes up quickly"
     world.pass_time(20)
-    assert world.status.nodes == "3/4"
+    assert world.status.ready_nodes == "3/4"
     world.free.append("n4")
     world.settle()
-    assert world.status.nodes == "4/4"
+    assert world.status.ready_nodes == "4/4"
     world.train()
     world.complete()
-    assert world.status.nodes is None
+    assert world.status.ready_nodes is None
 
 
 def test_a_thousand_nodes_that_come_one_by_one_cost_few_writes():
@@ -39,7 +39,7 @@ def test_a_thousand_nodes_that_come_one_by_one_cost_few_writes():
     assert 4 <= written <= 8
     world.now += timedelta(seconds=5)
     world.decide()
-    assert world.status.nodes == "50/60", "the last count is not lost"
+    assert world.status.ready_nodes == "50/60", "the last count is not lost"
     shown = world.status
     world.now += timedelta(seconds=5)
     world.decide()
@@ -49,7 +49,7 @@ def test_a_thousand_nodes_that_come_one_by_one_cost_few_writes():
 def test_one_node_shows_no_count():
     world = GangWorld(size=1)
     world.decide()
-    assert world.status.nodes is None
+    assert world.status.ready_nodes is None
 
 
 def test_nodes_are_counted_while_a_quota_refuses_the_other_pods():
@@ -60,4 +60,4 @@ def test_nodes_are_counted_while_a_quota_refuses_the_other_pods():
     for _ in range(4):
         world.pass_time(20)
         assert "exceeded quota" in world.status.decision.reason
-    assert world.status.nodes == "2/4"
+    assert world.status.ready_nodes == "2/4"

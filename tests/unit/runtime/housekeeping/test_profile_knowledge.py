@@ -163,7 +163,7 @@ def test_a_status_that_cannot_be_read_is_written_anew(world: World, caplog: pyte
     assert "grid" in world.cache.profiles, "jobs can use it all the same"
     world.once()
     assert world.client.objects[f"{PATH}/grid"]["status"] == {
-        "up": "", "out": "", "tiers": [], "nodes": [], "counted": [],
+        "up": "", "out": "", "tiers": [], "faultyNodes": [], "counted": [],
     }  # fmt: skip
     assert "replacing the status of CapacityProfile grid" in caplog.text
     assert "status.tiers[0].tier" in caplog.text
@@ -181,13 +181,13 @@ def test_nodes_on_which_attempts_end_are_remembered(world: World) -> None:
     }  # fmt: skip
     world.job("a", history=[ended])
     world.pass_by()
-    (told,) = world.client.objects[f"{PATH}/grid"]["status"]["nodes"]
+    (told,) = world.client.objects[f"{PATH}/grid"]["status"]["faultyNodes"]
     assert (told["node"], [one["reason"] for one in told["faults"]]) == ("n1", ["NodeSilent"])
     world.delete("a")
     world.pass_by()
-    assert world.client.objects[f"{PATH}/grid"]["status"]["nodes"] == [told]
+    assert world.client.objects[f"{PATH}/grid"]["status"]["faultyNodes"] == [told]
     world.pass_by(24 * 3600)
-    assert not world.client.objects[f"{PATH}/grid"]["status"].get("nodes")
+    assert not world.client.objects[f"{PATH}/grid"]["status"].get("faultyNodes")
 
 
 def test_a_status_that_another_client_wrote_is_corrected(world: World) -> None:
