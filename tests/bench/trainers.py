@@ -64,14 +64,17 @@ class Trainer:
         """Report a step more than last time; the open orders."""
         self.step += 10
         body = {
+            "sender": "Library",
             "attempt": self.attempt,
             "podUID": self.uid,
             "state": state,
             "step": self.step,
             "steps": 100_000,
-            "loss": f"{2.0 + 1 / self.step:.4f}",
-            "samplesPerSecond": "1234.5",
-            "secondsPerStep": "0.031",
+            "figures": {
+                "loss": f"{2.0 + 1 / self.step:.4f}",
+                "samplesPerSecond": "1234.5",
+                "secondsPerStep": "0.031",
+            },
             "fenced": self._fenced,
             "resumedFrom": None,
             "checkpoint": None,

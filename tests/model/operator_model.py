@@ -167,7 +167,7 @@ class Operator:
         """A report of a pod arrives, and its open orders go back."""
         waiting = pod.predecessor is not None and not pod.fenced
         state = "waiting" if waiting else "left" if pod.left else "training"
-        body = {"attempt": pod.attempt, "podUID": pod.uid, "state": state, "fenced": pod.fenced}
+        body = {"sender": "Library", "attempt": pod.attempt, "podUID": pod.uid, "state": state, "fenced": pod.fenced}
         if pod.fenced and pod.step:
             at = self.world.now.isoformat()
             body["checkpoint"] = {"step": pod.step, "uri": "s3://b/p", "bytes": 1, "seconds": "2", "committedAt": at}

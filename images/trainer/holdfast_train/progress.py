@@ -3,15 +3,14 @@
 import time
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
+from holdfast_protocol.report import MAX_METRICS, Sender
 from holdfast_train.accelerator_memory import peak_memory
 from holdfast_train.data_wait import DataShare
 from holdfast_train.pulse import Pulse
 
 __all__ = ["Progress"]
-
-MOST_METRICS: Final = 16  # beside the loss: those that came first
 
 
 class Progress:
@@ -30,7 +29,7 @@ class Progress:
         self.resumed_from: dict[str, Any] | None = None
         self.checkpoint: dict[str, Any] | None = None
         self.save_error: str | None = None  # one line; None after a save has succeeded again
-        self.folder = False  # True in the writer of checkpoint.folder, which knows checkpoints and no steps
+        self.sender: Sender = "Library"  # "Folder" in the writer of checkpoint.folder, which knows no steps
         self.slow_ranks: list[dict[str, Any]] = []  # for the operator; empty if none is slow, or nothing is known
         self.data = DataShare()
         self.ranks_peak: int | None = None  # memory of an accelerator, in bytes, of the rank that had most
@@ -58,7 +57,7 @@ class Progress:
         self.loss = measured.get("loss", self.loss)
         if len(measured) > ("loss" in measured):
             found = {**self.metrics, **{name: value for name, value in measured.items() if name != "loss"}}
-            self.metrics = dict(islice(found.items(), MOST_METRICS))
+            self.metrics = dict(islice(found.items(), MAX_METRICS))  # those that came first
 
     def resume(self, step: int, uri: str, note: str) -> None:
         """Training goes on from the checkpoint of `step` at `uri`."""

@@ -16,11 +16,11 @@ from holdfast.api.model import Model
 from holdfast.api.profile import MAX_TIERS, TierKind
 from holdfast.api.rules import KeyedBy
 from holdfast.api.scalars import Clip, Count, Duration, Flag, Hours, Money, Step, Time
+from holdfast_protocol.report import MAX_METRICS
 
 MAX_HISTORY = 20
 MAX_CONDITIONS = 16
 MAX_FAILURES_REMEMBERED = 128
-MAX_METRICS = 16
 
 
 class Phase(StrEnum):

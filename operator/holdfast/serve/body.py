@@ -1,52 +1,36 @@
 """The body of a progress report. It is checked strictly, because it comes from the user's program."""
 
 import json
-import re
 from datetime import datetime
-from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
-from holdfast.api.scalars import EXACT
-from holdfast.api.status import MAX_METRICS
 from holdfast.api.trainer import MAX_NODES
+from holdfast_protocol import figures as table
+from holdfast_protocol import report
+from holdfast_protocol.figures import Figures
 
-MAX_BODY = 64 * 1024
 MAX_VERDICT = 4096  # bytes, as of a termination message
-MAX_SLOW = 8  # ranks
 MAX_RANKS = MAX_NODES * 1024  # more than the nodes of an attempt can have
-MAX_NUMBER = 32  # characters; status would cut a longer text, and a cut text is another number
 
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,4})?")
-_NOT_FINITE = {"nan": "nan", "inf": "inf", "+inf": "inf", "-inf": "-inf", "infinity": "inf", "-infinity": "-inf"}
-
-
-def _decimal(text: str) -> str:
-    if _DECIMAL.fullmatch(text):
-        return text
-    raise ValueError(f"{text!r} is not a decimal number such as 2.113 or 1e-3")
-
-
-def _share(text: str) -> str:
-    if 0 <= Fraction(_decimal(text)) <= 1:
-        return text
-    raise ValueError(f"{text!r} is not a share; allowed: 0 to 1")
-
-
-def _loss(text: str) -> str:
-    return _NOT_FINITE.get(text.lower()) or _decimal(text)
-
-
-Decimal = Annotated[str, Field(max_length=MAX_NUMBER), AfterValidator(_decimal)]
-Loss = Annotated[str, Field(max_length=MAX_NUMBER), AfterValidator(_loss)]
-Share = Annotated[str, Field(max_length=MAX_NUMBER), AfterValidator(_share)]
-Step = Annotated[int, Field(ge=0, le=EXACT)]
-METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,63}")
-MetricName = Annotated[str, Field(pattern=f"^{METRIC_NAME.pattern}$")]
+Decimal = Annotated[str, PlainValidator(table.decimal)]
+Loss = Annotated[str, PlainValidator(table.loss)]
+Step = Annotated[int, Field(ge=0, le=table.MAX_COUNT)]
+MetricName = Annotated[str, Field(pattern=f"^{report.METRIC_NAME.pattern}$")]
 Uid = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 Uri = Annotated[str, Field(max_length=2048)]
+Line = Annotated[str, Field(max_length=report.MAX_LINE)]
+Module = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 def _as_json(verdict: dict[str, Any]) -> str:
@@ -63,9 +47,6 @@ class _Part(BaseModel):
     """A part of the body. Unknown fields are ignored, so that a newer library can report to an older operator."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore", frozen=True)
-
-
-Module = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 class FirstStep(_Part):
@@ -121,30 +102,28 @@ def _each_once(slow: tuple[SlowRankBody, ...]) -> tuple[SlowRankBody, ...]:
 
 
 class ProgressBody(_Part):
-    """The report of one pod. Numbers that are not counts are decimal strings."""
+    """The report of one program of a pod. Numbers that are not counts are decimal strings."""
 
+    sender: report.Sender
     attempt: Annotated[int, Field(ge=1, le=2**31 - 1)]
     pod_uid: Annotated[Uid, Field(alias="podUID")]
-    state: Literal["waiting", "starting", "training", "saving", "left", "completed"]
+    state: report.State
     step: Step | None = None
     steps: Step | None = None
     first_step: FirstStep | None = None
-    loss: Loss | None = None
-    samples_per_second: Decimal | None = None
-    seconds_per_step: Decimal | None = None
-    data_wait: Share | None = None
-    peak_memory: Step | None = None  # bytes
-    metrics: Annotated[dict[MetricName, Loss], Field(max_length=MAX_METRICS)] = {}
+    figures: Annotated[Figures, PlainValidator(table.decode)] = Figures()
+    metrics: Annotated[dict[MetricName, Loss], Field(max_length=report.MAX_METRICS)] = {}
     fenced: bool = False
     resumed_from: Resumed | None = None
     checkpoint: Saved | None = None
-    save_error: Annotated[str, Field(max_length=256)] | None = None
-    memory_warning: Annotated[str, Field(max_length=256)] | None = None
-    slow_ranks: Annotated[tuple[SlowRankBody, ...], Field(max_length=MAX_SLOW), AfterValidator(_each_once)] = ()
-    acknowledged: Annotated[int, Field(ge=0, le=EXACT)] = 0
+    save_error: Line | None = None
+    memory_warning: Line | None = None
+    slow_ranks: Annotated[
+        tuple[SlowRankBody, ...], Field(max_length=report.MAX_SLOW_RANKS), AfterValidator(_each_once)
+    ] = ()
+    acknowledged: Annotated[int, Field(ge=0, le=table.MAX_COUNT)] = 0
     pid: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
-    staging: StagingBody | None = None  # the process that copies trainer.data sent it, before the program starts
-    folder: bool = False  # the writer of checkpoint.folder sent it: it knows checkpoints, and no steps
+    staging: StagingBody | None = None
     sent_at: datetime | None = None
 
 

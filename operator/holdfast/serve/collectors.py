@@ -14,6 +14,7 @@ from holdfast.api.attempt import Recovery
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase, TierTotals, TrainingJobStatus
 from holdfast.core.books.ledger import by_tier, counts_steps
+from holdfast_protocol.figures import ROWS, Row
 
 LABELS = ("job_namespace", "job_name")
 PHASES = tuple(Recovery.model_fields)  # of a recovery
@@ -71,6 +72,16 @@ def _gauge(name: str, text: str, read: Callable[[JobView], float | None], *, tim
 def _counter(name: str, text: str, read: Callable[[JobView], float | None]) -> Family:
     """A counter: its value only grows. It has no sample where the value is not known."""
     return Family(name, text, lambda job: _sample(read(job)), counter=True)
+
+
+def _of_figure(row: Row) -> Family:
+    """The metric of a figure of the program."""
+
+    def read(job: JobView) -> float | None:
+        value = getattr(job.status.progress, row.name)
+        return _number(value) if isinstance(value, str) else value
+
+    return _gauge(row.metric, row.text, read)
 
 
 def _sample(value: float | None) -> Samples:
@@ -205,23 +216,15 @@ FAMILIES = (
     Family("info", "Where the newest attempt runs or will run; always 1", _info, INFO),
     Family("phase", "1; the label is the phase that the job is in", _phase, ("phase",)),
     _gauge("phase_since_timestamp_seconds", "When the job entered its phase, in seconds since 1970", _phase_since),
-    Family("condition", "1 if the condition is True, 0 if it is False", _conditions, ("condition",)),
+    Family("condition", "1 if the condition is True, 0 if it is False, no sample if it is Unknown", _conditions,
+           ("condition",)),
     _gauge("attempt", "Number of the newest attempt", lambda job: job.status.attempt),
     _gauge("step", "Newest step that the trainer reported", _step),
     _gauge("goal_steps", "Number of steps of the whole training", lambda job: job.goal or None),
     _gauge("progress_ratio", "Share of the steps that are done, 0 to 1", _share),
     _gauge("eta_timestamp_seconds", "When the training will be complete at the current pace, in seconds since 1970",
            _eta),
-    _gauge("samples_per_second", "Samples a second that the trainer reported",
-           lambda job: _number(job.status.progress.samples_per_second)),
-    _gauge("step_seconds", "Seconds per step at the current pace",
-           lambda job: _number(job.status.progress.seconds_per_step)),
-    _gauge("data_wait_ratio", "Share of a step's time that the program waits for data, 0 to 1",
-           lambda job: _number(job.status.progress.data_wait)),
-    _gauge("peak_memory_bytes", "Most memory of an accelerator that the program's tensors had at one time",
-           lambda job: job.status.progress.peak_memory),
-    _gauge("training_loss", "Newest training loss that the trainer reported",
-           lambda job: _number(job.status.progress.loss)),
+    *map(_of_figure, ROWS),
     _gauge("training_loss_finite", "0 if the newest training loss is NaN or infinite, otherwise 1", _loss_finite),
     Family("training_metric", "Newest value of a metric that the program reported; the label is its name", _metrics,
            ("name",)),
@@ -235,7 +238,8 @@ FAMILIES = (
     _counter("interruptions", "Attempts that ended by a preemption, an eviction or a lost node",
              lambda job: job.status.restarts.interruptions),
     _counter("failures", "Attempts that ended by an error of the program", lambda job: job.status.restarts.failures),
-    _counter("lost_steps", "Steps that were trained again after an interruption", _lost_steps),
+    _counter("lost_steps", "Steps that were trained again after an interruption; no sample if that is not known",
+             _lost_steps),
     _counter("lost_seconds", "Seconds from the last step of an attempt to the first step of the next one",
              lambda job: job.status.ledger.seconds_lost.total_seconds()),
     _gauge("goodput_ratio", "Time in steps that were not lost, divided by all time since the first step, 0 to 1",

@@ -15,14 +15,14 @@ from pydantic import ValidationError
 
 from holdfast.api.errors import HoldfastError
 from holdfast.serve.auth import Authenticator, Identity, TooManyTokensError, UnknownPodError
-from holdfast.serve.body import MAX_BODY, MemberBody, ProgressBody
+from holdfast.serve.body import MemberBody, ProgressBody
 from holdfast.serve.connections import Connections
-from holdfast.serve.kubeflow import PATH, StatusBody, failure, progress_of
 from holdfast.serve.listener import Listener, peer_of
 from holdfast.serve.members import MemberBook
 from holdfast.serve.orders import OrderBoard
 from holdfast.serve.reports import ReportBook
 from holdfast.serve.token_bucket import TokenBuckets
+from holdfast_protocol.report import MAX_BODY
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,7 @@ class Standing(Enum):
     UNKNOWN = "this operator has not read the cluster yet"
 
 
-Body = TypeVar("Body", ProgressBody, MemberBody, StatusBody)
-Refusal = Callable[[int, str], tuple[int, dict[str, Any]]]  # an answer that is an error, in the words of a protocol
+Body = TypeVar("Body", ProgressBody, MemberBody)
 Membership = Callable[[str, str, str, int | None], Standing]  # namespace, job, pod UID, attempt if it is known
 
 
@@ -58,8 +57,8 @@ def _answer(status: int, body: dict[str, Any], retry_after: int | None = None) -
     return web.Response(status=status, body=json.dumps(body).encode(), content_type="application/json", headers=headers)
 
 
-def _error(status: int, text: str) -> tuple[int, dict[str, Any]]:
-    return status, {"error": text}
+def _refusal(status: int, text: str, retry_after: int | None = None) -> web.Response:
+    return _answer(status, {"error": text}, retry_after)
 
 
 class ProgressServer:
@@ -98,7 +97,6 @@ class ProgressServer:
         app.router.add_post(f"{job}/progress", self._guarded("progress", self._progress))
         app.router.add_get(f"{job}/orders", self._guarded("orders", self._orders))
         app.router.add_post(f"{job}/member", self._guarded("member", self._member))
-        app.router.add_post(PATH, self._guarded("trainjob", self._trainjob, failure))
         return app
 
     async def start(self, host: str | None, port: int, context: ssl.SSLContext) -> int:
@@ -112,19 +110,19 @@ class ProgressServer:
             await self._listener.stop()
             self._listener = None
 
-    def _guarded(self, route: str, handle: Any, refusal: Refusal = _error) -> Any:
+    def _guarded(self, route: str, handle: Any) -> Any:
         async def guarded(request: web.Request) -> web.Response:
             try:
                 answer: web.Response = await handle(request)
             except RequestError as error:
-                answer = _answer(*refusal(error.status, error.text), error.retry_after)
+                answer = _refusal(error.status, error.text, error.retry_after)
             except web.HTTPRequestEntityTooLarge:
-                answer = _answer(*refusal(413, f"the body is too long: at most {MAX_BODY} bytes are allowed"))
+                answer = _refusal(413, f"the body is too long: at most {MAX_BODY} bytes are allowed")
             except TooManyTokensError as error:
-                answer = _answer(*refusal(429, str(error)), 2)
+                answer = _refusal(429, str(error), 2)
             except HoldfastError as error:
                 log.warning("cannot answer a pod: %s", error)
-                answer = _answer(*refusal(503, "the API server cannot review the token now; try again"), 2)
+                answer = _refusal(503, "the API server cannot review the token now; try again", 2)
             if not self._leading():
                 answer.force_close()  # the next connection may reach the leader
             self.observe(route, answer.status)
@@ -166,22 +164,9 @@ class ProgressServer:
             raise RequestError(403, "podUID must be the UID of the token's pod")
         self._check(request, identity, body.attempt)
         self._book.receive((request.match_info["namespace"], request.match_info["job"]), body, self._now())
-        orders = self._board.open_for(body.pod_uid, body.acknowledged)
+        obeys = body.sender in ("Library", "Folder")  # the others do not know orders
+        orders = self._board.open_for(body.pod_uid, body.acknowledged) if obeys else []
         return _answer(200, {"orders": orders, "reportEverySeconds": self._report_every})
-
-    async def _trainjob(self, request: web.Request) -> web.Response:
-        """The status of a program that knows nothing of Holdfast, as its launcher relays it."""
-        identity = await self._admit(request)
-        body, attempt = await _read(request, StatusBody), _attempt(request)
-        if attempt is None:
-            raise RequestError(400, "the query must name the attempt")
-        self._check(request, identity, attempt)
-        before = self._book.of([identity.pod_uid]).get(identity.pod_uid)
-        now = self._now()
-        report = progress_of(body, identity.pod_uid, attempt, before, now)
-        if report is not None:
-            self._book.receive((request.match_info["namespace"], request.match_info["job"]), report, now, relayed=True)
-        return web.Response(body=await request.read(), content_type="application/json")
 
     async def _member(self, request: web.Request) -> web.Response:
         identity = await self._admit(request)

@@ -14,6 +14,7 @@ from holdfast.simulate.durations import Durations
 from holdfast.simulate.machines import Machine
 from holdfast.simulate.storage import Storage
 from holdfast_protocol import variables
+from holdfast_protocol.report import State
 
 KNOWN_AFTER = 5  # steps after the first, when the pace is known
 KILLED = 137
@@ -310,7 +311,7 @@ class Pod:
         if self.machine is not None:
             self.machine.leave(now)
 
-    def _state(self) -> str:
+    def _state(self) -> State:
         if self._left:
             return "completed" if self._completed else "left"
         if self.stage is Stage.HOLDING:

@@ -1,4 +1,4 @@
-"""How often `checkpoint.every: auto` saves: the pod obeys these bounds, and the operator reckons with them."""
+"""How often `checkpoint.every: auto` saves: the pod obeys these bounds, and the operator computes with them."""
 
 from __future__ import annotations
 

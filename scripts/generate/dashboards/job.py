@@ -1,5 +1,7 @@
 """The dashboard of one job, or of several in one picture: a base model beside a scaled one."""
 
+from dataclasses import replace
+
 from scripts.generate.dashboards.panels import (
     BLUE,
     GOODPUT_COLOURS,
@@ -9,7 +11,6 @@ from scripts.generate.dashboards.panels import (
     MONEY,
     ORANGE,
     RED,
-    SHARE,
     STACKED,
     STEPS,
     Column,
@@ -19,6 +20,7 @@ from scripts.generate.dashboards.panels import (
     states,
     word,
 )
+from scripts.generate.dashboards.panels import SHARE as OF_SHARE
 from scripts.generate.dashboards.queries import (
     CHOSEN,
     JOB,
@@ -32,7 +34,9 @@ from scripts.generate.dashboards.queries import (
     time_left,
     total,
 )
-from scripts.generate.grafana import Annotation, Dashboard, Query, choice, thresholds, values
+from scripts.generate.grafana import WIDTH, Annotation, Dashboard, Panel, Query, choice, thresholds, values
+
+from holdfast_protocol.figures import BYTES, ROWS, SHARE
 
 PHASES = (
     ("Suspended", GREY), ("Acquiring", ORANGE), ("Starting", "yellow"), ("Running", GREEN), ("Migrating", BLUE),
@@ -67,6 +71,16 @@ def one(metric: str, legend: str = JOB) -> Query:
     return Query(chosen(metric), legend)
 
 
+AXIS = {SHARE: OF_SHARE, BYTES: {"min": 0}}  # of a figure, by its kind
+
+
+def of_figures() -> list[Panel]:
+    """A curve for each figure of the program that has a panel, two in a line; the last one fills its line."""
+    shown = [(row, row.panel) for row in ROWS if row.panel is not None]
+    made = [curves(*panel, one(f"holdfast_job_{row.metric}"), **AXIS.get(row.kind, {})) for row, panel in shown]
+    return made if len(made) % 2 == 0 else [*made[:-1], replace(made[-1], width=WIDTH)]
+
+
 AGE = checkpoint_age(where=CHOSEN)
 SLACK = f"{chosen('holdfast_job_slack_seconds')} - {chosen('holdfast_job_late_seconds')}"
 UNSAVED = f"{chosen('holdfast_job_step')} - {chosen('holdfast_job_checkpoint_step')}"
@@ -81,7 +95,7 @@ OVERVIEW = (
     word("Phase", "Phase of each job.", chosen("holdfast_job_phase", "phase"), "{{phase}}", "no such job"),
     word("Tier", "Tier of the newest attempt.", chosen("holdfast_job_info", "tier"), "{{tier}}", "no such job"),
     figure("Progress", "Share of the steps that are done.", chosen("holdfast_job_progress_ratio"), "percentunit",
-           "no step was reported", legend=JOB, **SHARE),
+           "no step was reported", legend=JOB, **OF_SHARE),
     figure("Time left", "Time for the remaining steps at the present pace.", time_left(where=CHOSEN), "s",
            "not training", legend=JOB),
     figure("Training loss", "Newest loss that the program reported.", chosen("holdfast_job_training_loss"), "none",
@@ -105,20 +119,13 @@ OVERVIEW = (
 
 PROGRESS = (
     curves("Progress over time", "Share of the steps that are done.", "percentunit", "no step was reported",
-           one("holdfast_job_progress_ratio"), **SHARE),
-    curves("Training loss over time", "Loss that the program reports. A gap: it is not a finite number.", "none",
-           "no loss was reported", one("holdfast_job_training_loss")),
+           one("holdfast_job_progress_ratio"), **OF_SHARE),
+    curves("Steps a second", "Pace of the attempt that trains: the operator computes the time left from it.", "none",
+           "not training", Query(pace(where=CHOSEN), JOB), decimals=2),
+    *of_figures(),
     curves("Metrics of the program", "Newest values of what the program gives to `run.report(metrics=...)`, such as an "
            "accuracy. A gap: it is not a finite number.", "none", "no metric was reported",
            Query(chosen("holdfast_job_training_metric", "name"), JOB + " {{name}}"), width=24),
-    curves("Steps a second", "Pace of the attempt that trains: the operator computes the time left from it.", "none",
-           "not training", Query(pace(where=CHOSEN), JOB), decimals=2),
-    curves("Samples a second", "Samples that the program reports.", "none", "no samples were reported",
-           one("holdfast_job_samples_per_second"), decimals=1),
-    curves("Waiting for data", "Share of a step's time that the program waits for data. High: more loader workers, or "
-           "more cpu.", "percentunit", "not told by the program", one("holdfast_job_data_wait_ratio"), **SHARE),
-    curves("Peak memory of an accelerator", "Most memory that the tensors of the program had at one time, on the "
-           "accelerator that had most.", "bytes", "no accelerator", one("holdfast_job_peak_memory_bytes"), min=0),
     curves("Time left over time", "Time for the remaining steps at the present pace, while the job trains.", "s",
            "not training", Query(time_left(where=CHOSEN), JOB)),
     curves("Steps that are not saved", "Steps since the newest checkpoint: what an interruption without notice costs.",
@@ -176,7 +183,7 @@ INTERRUPTIONS = (
            chosen("holdfast_job_lost_seconds_total"), "s", "no such job", width=4, legend=JOB),
     figure("Goodput", "Time in steps that were not lost, divided by all time since the first step.",
            chosen("holdfast_job_goodput_ratio"), "percentunit", "no two steps yet", width=4, legend=JOB,
-           thresholds=GOODPUT_COLOURS, **SHARE),
+           thresholds=GOODPUT_COLOURS, **OF_SHARE),
     curves("Interruptions and failures", "Attempts that ended early: taken nodes, and errors of the program.", "none",
            "no such job", one("holdfast_job_interruptions_total", f"{JOB} interruptions"),
            one("holdfast_job_failures_total", f"{JOB} failures"), custom=STEPS, decimals=0),
@@ -185,7 +192,7 @@ INTERRUPTIONS = (
     curves("Time lost over time", "Time from the last step of each attempt to the first step of the next one.", "s",
            "no such job", one("holdfast_job_lost_seconds_total"), custom=STEPS),
     curves("Goodput over time", "Time in steps that were not lost, divided by all time since the first step.",
-           "percentunit", "no two steps yet", one("holdfast_job_goodput_ratio"), **SHARE),
+           "percentunit", "no two steps yet", one("holdfast_job_goodput_ratio"), **OF_SHARE),
 )  # fmt: skip
 
 NO_GPU = "no series of dcgm-exporter for the pods of this job"
@@ -200,7 +207,7 @@ GPU = (
     curves("GPU busy", "Share of the time in which a GPU does anything at all; mean over the job's GPUs.", "percent",
            NO_GPU, of_gpus("DCGM_FI_DEV_GPU_UTIL"), min=0, max=100),
     curves("Tensor cores", "Share of the time in which the tensor cores work; mean over the job's GPUs.", "percentunit",
-           NO_GPU, of_gpus("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"), **SHARE),
+           NO_GPU, of_gpus("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"), **OF_SHARE),
     curves("GPU memory", "Memory that is used; mean over the job's GPUs.", "decmbytes", NO_GPU,
            of_gpus("DCGM_FI_DEV_FB_USED"), min=0),
     curves("Power", "Power that a GPU draws; mean over the job's GPUs.", "watt", NO_GPU,

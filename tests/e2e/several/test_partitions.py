@@ -77,8 +77,8 @@ def haunt(log):
     while not connected(): time.sleep(0.05)
     say("is back")
     post("joins", "member", rank=0, attempt=1, state="ready", address=os.environ["HOLDFAST_POD_IP"], port=29999)
-    post("reports", "progress", attempt=1, state="training", step=999, steps=998)
-    post("reports as a later one", "progress", attempt=2, state="training", step=999, steps=998)
+    post("reports", "progress", sender="Library", attempt=1, state="training", step=999, steps=998)
+    post("reports as a later one", "progress", sender="Library", attempt=2, state="training", step=999, steps=998)
     for what, write in {"commits": log.settle, "completes": lambda: log.complete(999), "leaves": log.hand_over}.items():
         try:
             log.refresh()

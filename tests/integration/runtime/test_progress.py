@@ -43,7 +43,7 @@ class Pod:
             connection.close()
 
     def post(self, token: str | None, job: str = "a", **fields: Any) -> tuple[int, Any]:
-        body = {"attempt": 1, "podUID": self.uid, "state": "training", **fields}
+        body = {"sender": "Library", "attempt": 1, "podUID": self.uid, "state": "training", **fields}
         path = f"/v1/namespaces/{self.jobs.namespace}/jobs/{job}/progress"
         return self.call("POST", path, token, json.dumps(body).encode())
 

@@ -20,6 +20,7 @@ from holdfast.core.observe.nodes import ClusterView, NodeView, Taint
 from holdfast.core.observe.pods import ContainerView, PodView
 from holdfast.core.observe.report import Report
 from holdfast.core.observe.snapshot import Snapshot
+from holdfast_protocol.figures import ROWS, Figures
 
 Raw = Mapping[str, Any]
 
@@ -182,7 +183,8 @@ def nodes(*changed: NodeView, without: tuple[str, ...] = ()) -> ClusterView:
 def report(number: int = 1, **changes: Any) -> Report:
     """The report of an attempt's trainer, a second old."""
     fields: dict[str, Any] = {"received_at": at(-1), "state": "training", "fenced": True}
-    return Report(pod_uid=f"u-{number}", attempt=number, **{**fields, **changes})
+    figures = {row.name: changes.pop(row.name) for row in ROWS if row.name in changes}
+    return Report(pod_uid=f"u-{number}", attempt=number, figures=Figures(**figures), **{**fields, **changes})
 
 
 def stepped(number: int = 1, step: int = 700, **changes: Any) -> Report:

@@ -4,8 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from holdfast.serve.body import ProgressBody
+from holdfast_protocol.figures import UNKNOWN
 
-GOOD = {"attempt": 1, "podUID": "6f-1", "state": "training", "step": 1}
+GOOD = {"sender": "Library", "attempt": 1, "podUID": "6f-1", "state": "training", "step": 1}
 
 SLOW = {"rank": 3, "pod": 1, "ownSeconds": "0.9", "othersSeconds": "0.5", "stepSeconds": "1.0"}
 
@@ -14,7 +15,7 @@ SLOW = {"rank": 3, "pod": 1, "ownSeconds": "0.9", "othersSeconds": "0.5", "stepS
     ("said", "kept"), [("2.113", "2.113"), ("NaN", "nan"), ("-Infinity", "-inf"), ("1e-5", "1e-5"), (None, None)]
 )
 def test_losses(said: str | None, kept: str | None) -> None:
-    assert ProgressBody.model_validate({**GOOD, "loss": said}).loss == kept
+    assert ProgressBody.model_validate({**GOOD, "figures": {"loss": said}}).figures.loss == kept
 
 
 def test_metrics() -> None:
@@ -24,18 +25,19 @@ def test_metrics() -> None:
 
 
 def test_memory_and_data() -> None:
-    found = ProgressBody.model_validate({**GOOD, "dataWait": "0.412", "peakMemory": 5 << 30})
+    figures = {"dataWait": "0.412", "peakMemory": 5 << 30, "aNewOne": 1}
+    found = ProgressBody.model_validate({**GOOD, "figures": figures}).figures
     assert (found.data_wait, found.peak_memory) == ("0.412", 5 << 30)
-    assert ProgressBody.model_validate({**GOOD, "dataWait": None}).peak_memory is None  # as an older program
+    assert ProgressBody.model_validate({**GOOD, "figures": {"dataWait": None}}).figures == UNKNOWN
 
 
 @pytest.mark.parametrize(
     "bad",
     [
-        {"loss": "2,1"},
-        {"loss": "nanana"},
-        {"loss": 2.1},
-        {"loss": "0." + "9" * 31},
+        {"figures": {"loss": "2,1"}},
+        {"figures": {"loss": "nanana"}},
+        {"figures": {"loss": 2.1}},
+        {"figures": {"loss": "0." + "9" * 31}},
         {"metrics": {"a b": "1"}},
         {"metrics": {"<b>": "1"}},
         {"metrics": {"": "1"}},
@@ -44,17 +46,19 @@ def test_memory_and_data() -> None:
         {"metrics": {"accuracy": "high"}},
         {"metrics": {"accuracy": 0.9}},
         {"metrics": {f"m{n}": "1" for n in range(17)}},
-        {"samplesPerSecond": "nan"},
-        {"secondsPerStep": "1_000"},
-        {"dataWait": "1.01"},
-        {"dataWait": "-0.1"},
-        {"dataWait": "1e9999"},
-        {"dataWait": "nan"},
-        {"dataWait": 0.4},
-        {"peakMemory": -1},
-        {"peakMemory": 2**53},
-        {"peakMemory": 1.5},
-        {"peakMemory": "5Gi"},
+        {"figures": {"samplesPerSecond": "nan"}},
+        {"figures": {"secondsPerStep": "1_000"}},
+        {"figures": {"dataWait": "1.01"}},
+        {"figures": {"dataWait": "-0.1"}},
+        {"figures": {"dataWait": "1e9999"}},
+        {"figures": {"dataWait": "nan"}},
+        {"figures": {"dataWait": 0.4}},
+        {"figures": {"peakMemory": -1}},
+        {"figures": {"peakMemory": 2**53}},
+        {"figures": {"peakMemory": 1.5}},
+        {"figures": {"peakMemory": "5Gi"}},
+        {"figures": 5},
+        {"sender": "Stranger"},
         {"step": -1},
         {"step": 2**53},
         {"step": "x"},
@@ -73,8 +77,8 @@ def test_memory_and_data() -> None:
         {"slowRanks": [SLOW, {**SLOW, "ownSeconds": "0.8"}]},
         {"slowRanks": [{**SLOW, "rank": 2**20}]},
         {"slowRanks": [{**SLOW, "pod": 1024}]},
-        {"loss": "\N{ARABIC-INDIC DIGIT TWO}"},
-        {"secondsPerStep": "\N{FULLWIDTH DIGIT ONE}.5"},
+        {"figures": {"loss": "\N{ARABIC-INDIC DIGIT TWO}"}},
+        {"figures": {"secondsPerStep": "\N{FULLWIDTH DIGIT ONE}.5"}},
         {"resumedFrom": {"step": 1}},
         {"firstStep": 1},
         {"firstStep": {"step": 1}},

@@ -13,14 +13,14 @@ from tests.support.operator.fake_api_server import Clock
 from holdfast.core.decision import Order
 from holdfast.runtime.errors import ApiError
 from holdfast.serve.auth import Authenticator, Identity
-from holdfast.serve.body import MAX_BODY
 from holdfast.serve.members import MemberBook
 from holdfast.serve.orders import OrderBoard
 from holdfast.serve.progress_endpoint import ProgressServer, Standing
 from holdfast.serve.reports import ReportBook
+from holdfast_protocol.report import MAX_BODY
 
 URL = "/v1/namespaces/ns/jobs/a"
-GOOD = {"attempt": 1, "podUID": "p1", "state": "training", "step": 3, "mood": "fine"}
+GOOD = {"sender": "Library", "attempt": 1, "podUID": "p1", "state": "training", "step": 3, "mood": "fine"}
 CLAIMS = json.dumps({"aud": ["holdfast"], "kubernetes.io": {"pod": {"uid": "p1"}}}).encode()
 FOR_US = f".{base64.urlsafe_b64encode(CLAIMS).decode()}.s"
 TOKENS = {"one": Identity("ns", "p1"), "two": Identity("ns", "p2"), "far": Identity("other", "p1")}
@@ -101,7 +101,7 @@ async def test_a_report_is_taken_and_open_orders_come_back(site: Site) -> None:
         ("one", URL, {**GOOD, "podUID": "p2"}, 403),
         ("one", URL, {**GOOD, "attempt": 2}, 403),
         ("one", URL, b"{", 400),
-        ("one", URL, {**GOOD, "loss": "many"}, 400),
+        ("one", URL, {**GOOD, "figures": {"loss": "many"}}, 400),
         ("one", URL, b" " * (MAX_BODY + 1), 413),
         (None, URL, b" " * (MAX_BODY + 1), 401),
     ],
@@ -157,66 +157,20 @@ async def test_no_answer_contains_the_token(site: Site) -> None:
     assert "wrong" not in json.dumps((await site.post(token="wrong"))[1])
 
 
-STATUS_URL = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/ns/trainjobs/a/status?attempt=1"
-
-
-def trainjob(**metrics: object) -> dict[str, Any]:
-    told = [{"name": name, "value": str(value)} for name, value in metrics.items()]
-    return {"trainerStatus": {"lastUpdatedTime": "2026-11-22T17:20:24Z", "metrics": told}, "more": 1}
-
-
-async def relay(site: Site, body: Any, token: str | None = "one", url: str = STATUS_URL) -> tuple[int, Any]:
-    headers = {"Authorization": f"Bearer {token}{FOR_US}"} if token else {}
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    async with site.client.post(url, data=data, headers=headers) as answer:
-        return answer.status, await answer.json()
-
-
-# Breaks if the answer is not the status as it was sent, which the protocol requires.
-async def test_a_status_of_kubeflows_protocol_is_a_report(site: Site) -> None:
-    body = trainjob(current_step=7, total_steps=60, loss=2.5)
-    assert await relay(site, body) == (200, body)
-    report = site.book.of(["p1"])["p1"]
-    assert (report.step, report.steps, report.loss, report.relayed) == (7, 60, "2.5", True)
-    assert await relay(site, {}) == (200, {})
-    assert site.book.received == 1
-
-
 # Breaks if the relayed figures of a program that uses the library count beside those of the library.
 async def test_reports_of_the_library_count_more(site: Site) -> None:
-    await relay(site, trainjob(current_step=7))
-    assert (await site.post({**GOOD, "step": 3}))[0] == 200
-    assert (await relay(site, trainjob(current_step=9)))[0] == 200
+    relayed = {**GOOD, "sender": "Relay"}
+    assert (await site.post({**relayed, "step": 7, "figures": {"loss": "2.5"}}))[0] == 200
     report = site.book.of(["p1"])["p1"]
-    assert (report.step, report.first_step, report.relayed) == (3, 3, False)
+    assert (report.step, report.figures.loss, report.senders) == (7, "2.5", ("Relay",))
+    assert (await site.post({**GOOD, "step": 3}))[0] == 200
+    assert (await site.post({**relayed, "step": 9}))[0] == 200
+    report = site.book.of(["p1"])["p1"]
+    assert (report.step, report.first_step, report.senders) == (3, 3, ("Library",))
 
 
-@pytest.mark.parametrize(
-    ("token", "url", "body", "expected"),
-    [
-        (None, STATUS_URL, {}, 403),
-        ("wrong", STATUS_URL, {}, 403),
-        ("two", STATUS_URL, {}, 403),
-        ("far", STATUS_URL, {}, 403),
-        ("down", STATUS_URL, {}, 503),
-        ("one", STATUS_URL.replace("trainjobs/a", "trainjobs/b"), {}, 403),
-        ("one", STATUS_URL.replace("attempt=1", "attempt=2"), {}, 403),
-        ("one", STATUS_URL.partition("?")[0], {}, 422),
-        ("one", STATUS_URL.replace("attempt=1", "attempt=one"), {}, 422),
-        ("one", STATUS_URL, b"{", 422),
-        ("one", STATUS_URL, b"[" * 60_000, 422),
-        ("one", STATUS_URL, {"trainerStatus": {}}, 422),
-        ("one", STATUS_URL, b" " * (MAX_BODY + 1), 413),
-    ],
-)
-async def test_refusals_of_a_status(site: Site, token: str | None, url: str, body: Any, expected: int) -> None:
-    status, answer = await relay(site, body, token, url)
-    assert (status, answer["code"], answer["status"]) == (expected, expected, "Failure")
-    assert len(site.book) == 0
-
-
-# Breaks if the two routes have a rate each: one pod could then send twice as much.
-async def test_both_routes_share_one_rate(site: Site) -> None:
-    statuses = [(await relay(site, trainjob(current_step=1)))[0] for _ in range(1000)]
-    assert (statuses.count(200), statuses.count(429)) == (40, 960)
-    assert (await site.post())[0] == 429
+# Breaks if an order counts as delivered because a program reports that cannot obey it.
+async def test_who_knows_no_orders_gets_none(site: Site) -> None:
+    site.board.replace("u1", (Order(7, "checkpoint", "p1", None, "asked"),))
+    assert (await site.post({**GOOD, "sender": "Relay"}))[1]["orders"] == []
+    assert len((await site.post(GOOD))[1]["orders"]) == 1

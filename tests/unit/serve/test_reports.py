@@ -1,5 +1,5 @@
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,7 @@ from holdfast.api.status import TrainingJobStatus
 from holdfast.core.decide import decide
 from holdfast.serve.body import ProgressBody
 from holdfast.serve.reports import ReportBook
+from holdfast_protocol.report import Sender
 
 JOB = ("ns", "a")
 SAVED = {"step": 5, "uri": "s3://b/p", "bytes": 9, "seconds": "0.1", "committedAt": "2026-11-21T12:00:00Z"}
@@ -25,9 +26,9 @@ class Desk:
         self.woken: list[bool] = []
         self.book = ReportBook(lambda job, urgent: self.woken.append(urgent), timedelta(seconds=15))
 
-    def say(self, *, relayed: bool = False, **fields: Any) -> None:
-        body = {"attempt": 1, "podUID": "p1", "state": "training", **fields}
-        self.book.receive(JOB, ProgressBody.model_validate(body), self.clock.now(), relayed=relayed)
+    def say(self, sender: str = "Library", **fields: Any) -> None:
+        body = {"sender": sender, "attempt": 1, "podUID": "p1", "state": "training", **fields}
+        self.book.receive(JOB, ProgressBody.model_validate(body), self.clock.now())
 
     @property
     def report(self) -> Any:
@@ -45,21 +46,21 @@ def desk() -> Desk:
 
 # Breaks if a report without a figure, as the one that a program sends at its end, clears the peak of its memory.
 def test_the_peak_of_memory_stays_and_the_wait_for_data_does_not(desk: Desk) -> None:
-    desk.say(step=4, peakMemory=5 << 30, dataWait="0.4")
-    assert (desk.report.peak_memory, desk.report.data_wait) == (5 << 30, "0.4")
+    desk.say(step=4, figures={"peakMemory": 5 << 30, "dataWait": "0.4"})
+    assert (desk.report.figures.peak_memory, desk.report.figures.data_wait) == (5 << 30, "0.4")
     desk.say(step=5)
-    assert (desk.report.peak_memory, desk.report.data_wait) == (5 << 30, None)
+    assert (desk.report.figures.peak_memory, desk.report.figures.data_wait) == (5 << 30, None)
 
 
 # Breaks if a program that uses the library is taken for one without, because something in it speaks to the launcher.
 def test_the_library_counts_more_than_the_relay() -> None:
     desk = Desk()
-    desk.say(relayed=True, step=50)
+    desk.say("Relay", step=50)
     assert desk.report.relayed
     desk.say(step=3)
-    desk.say(relayed=True, step=51)
+    desk.say("Relay", step=51)
     assert (desk.report.step, desk.report.first_step, desk.report.relayed) == (3, 3, False)
-    desk.say(relayed=True, attempt=2, step=51)
+    desk.say("Relay", attempt=2, step=51)
     assert (desk.report.step, desk.report.relayed) == (51, True)
 
 
@@ -71,17 +72,17 @@ RESUMED = {"step": 20, "uri": "s3://b/p", "note": ""}
 def test_the_relay_and_the_writer_of_the_folder_are_one_report(order: tuple[int, int]) -> None:
     desk = Desk()
     says: list[dict[str, Any]] = [
-        {"relayed": True, "step": 25, "steps": 90, "loss": "1.5", "secondsPerStep": "0.5"},
-        {"folder": True, "resumedFrom": RESUMED, "saveError": "full"},
+        {"sender": "Relay", "step": 25, "steps": 90, "figures": {"loss": "1.5", "secondsPerStep": "0.5"}},
+        {"sender": "Folder", "resumedFrom": RESUMED, "saveError": "full"},
     ]
     for number in (*order, *order):
         desk.say(**says[number])
     report = desk.report
-    assert (report.step, report.steps, report.loss, report.seconds_per_step) == (25, 90, "1.5", "0.5")
+    assert (report.step, report.steps, report.figures.loss, report.figures.seconds_per_step) == (25, 90, "1.5", "0.5")
     assert (report.resumed_step, report.first_step, report.save_error) == (20, 25, "full")
     assert (report.relayed, report.folder, report.ignored_step) == (True, True, None)
-    desk.say(folder=True, checkpoint=SAVED)
-    desk.say(relayed=True, step=26)
+    desk.say("Folder", checkpoint=SAVED)
+    desk.say("Relay", step=26)
     assert (report.save_error, desk.report.save_error, desk.report.checkpoint.step) == ("full", None, 5)
     assert desk.report.first_step == 25
 
@@ -89,23 +90,23 @@ def test_the_relay_and_the_writer_of_the_folder_are_one_report(order: tuple[int,
 # Breaks if a program that does not resume from the folder is said to have lost nothing.
 def test_a_program_that_begins_anew_beside_what_was_put_back() -> None:
     desk = Desk()
-    desk.say(folder=True, resumedFrom=RESUMED)
+    desk.say("Folder", resumedFrom=RESUMED)
     assert desk.report.resumed_step == 20
-    desk.say(relayed=True, step=3)
-    desk.say(folder=True, resumedFrom=RESUMED)
-    desk.say(relayed=True, step=30)
+    desk.say("Relay", step=3)
+    desk.say("Folder", resumedFrom=RESUMED)
+    desk.say("Relay", step=30)
     assert (desk.report.resumed_step, desk.report.ignored_step, desk.report.first_step) == (None, 20, 3)
 
 
 # Breaks if a program is said to have resumed at step 0 because the name of its checkpoint says no step.
 def test_what_was_put_back_may_say_no_step() -> None:
     desk = Desk()
-    desk.say(folder=True, resumedFrom={**RESUMED, "step": 0})
-    desk.say(relayed=True, step=200)
-    desk.say(folder=True)
+    desk.say("Folder", resumedFrom={**RESUMED, "step": 0})
+    desk.say("Relay", step=200)
+    desk.say("Folder")
     report = desk.report
     assert (report.resumed_step, report.first_step, report.put_back_without_step) == (None, 200, True)
-    desk.say(folder=True, attempt=2)
+    desk.say("Folder", attempt=2)
     assert not desk.report.put_back_without_step
 
 
@@ -196,11 +197,15 @@ def test_the_age_of_a_first_step_is_bounded(ago: str, seconds: int) -> None:
 
 def test_what_was_said_once_still_holds(desk: Desk) -> None:
     desk.say(
-        fenced=True, loss="2.5", checkpoint=SAVED, acknowledged=3, resumedFrom={"step": 2, "uri": "u", "note": "older"}
+        fenced=True,
+        figures={"loss": "2.5"},
+        checkpoint=SAVED,
+        acknowledged=3,
+        resumedFrom={"step": 2, "uri": "u", "note": "older"},
     )
     desk.say(state="left")
     report = desk.report
-    assert (report.fenced, report.loss, report.step, report.acknowledged) == (True, "2.5", 3, 3)
+    assert (report.fenced, report.figures.loss, report.step, report.acknowledged) == (True, "2.5", 3, 3)
     assert (report.resumed_step, report.resume_note, report.checkpoint.step) == (2, "older", 5)
 
 
@@ -249,12 +254,21 @@ SLOW_RANKS = st.lists(
     }),
     max_size=9,
 )  # fmt: skip
-BODIES = st.fixed_dictionaries(
-    {"attempt": st.just(1), "podUID": st.just("u-1"), "state": st.sampled_from(["training", "saving", "completed"])},
+FIGURES = st.fixed_dictionaries(
+    {},
     optional={
-        "step": COUNTS, "steps": COUNTS, "loss": NUMBERS, "samplesPerSecond": NUMBERS, "secondsPerStep": NUMBERS,
+        "loss": NUMBERS, "samplesPerSecond": NUMBERS, "secondsPerStep": NUMBERS, "dataWait": NUMBERS,
+        "peakMemory": COUNTS, "aNewOne": NUMBERS,
+    },
+)  # fmt: skip
+BODIES = st.fixed_dictionaries(
+    {
+        "sender": st.sampled_from(get_args(Sender)), "attempt": st.just(1), "podUID": st.just("u-1"),
+        "state": st.sampled_from(["training", "saving", "completed"]),
+    },
+    optional={
+        "step": COUNTS, "steps": COUNTS, "figures": FIGURES,
         "metrics": st.dictionaries(st.sampled_from(["a", "b/c", "x" * 64]), NUMBERS), "slowRanks": SLOW_RANKS,
-        "dataWait": NUMBERS, "peakMemory": COUNTS,
         "saveError": st.text(max_size=256), "memoryWarning": st.text(max_size=256),
     },
 )  # fmt: skip
@@ -281,23 +295,23 @@ STAGING = {"bytes": 5, "total": 40, "over": False}
 # Breaks if the end of the copy waits for the next interval, or each figure of it wakes the job.
 def test_a_copy_of_data_wakes_at_its_end() -> None:
     desk = Desk()
-    desk.say(state="starting", staging=STAGING)
-    desk.say(state="starting", staging={**STAGING, "bytes": 9})
-    desk.say(state="starting", staging={**STAGING, "bytes": 40, "over": True})
+    desk.say("Stager", state="starting", staging=STAGING)
+    desk.say("Stager", state="starting", staging={**STAGING, "bytes": 9})
+    desk.say("Stager", state="starting", staging={**STAGING, "bytes": 40, "over": True})
     assert desk.woken == [True, True]
     assert (desk.report.staging.bytes, desk.report.staging.over) == (40, True)
 
 
 # Breaks if a program without the library is not heard, because something in its pod has copied data before.
-@pytest.mark.parametrize("relayed", [True, False])
-def test_the_program_counts_anew_after_a_copy(relayed: bool) -> None:
+@pytest.mark.parametrize("sender", ["Relay", "Library"])
+def test_the_program_counts_anew_after_a_copy(sender: str) -> None:
     desk = Desk()
-    desk.say(state="starting", staging=STAGING)
-    desk.say(relayed=relayed, step=7)
-    assert (desk.report.step, desk.report.relayed, desk.report.staging) == (7, relayed, None)
+    desk.say("Stager", state="starting", staging=STAGING)
+    desk.say(sender, step=7)
+    assert (desk.report.step, desk.report.senders, desk.report.staging) == (7, (sender,), None)
 
 
 @pytest.mark.parametrize("staging", [{"bytes": -1, "total": 1}, {"bytes": 1, "total": 2**63}, {"bytes": 1}, 3])
 def test_figures_of_a_copy_that_cannot_be(staging: Any) -> None:
     with pytest.raises(ValidationError):
-        Desk().say(state="starting", staging=staging)
+        Desk().say("Stager", state="starting", staging=staging)

@@ -4,14 +4,13 @@ The launcher leaves its reports in a file. The program can write into that file 
 """
 
 import json
-import math
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from holdfast_train.environment import Identity
+from holdfast_train.pod.launcher.progress.kubeflow import NOT_SHOWN, STEP, count_of, loss_of, number
 from holdfast_train.pod.launcher.progress.noted_progress import FILE, MOST_BYTES
 from holdfast_train.say import say
 from holdfast_train.series.recorder import SeriesRecorder
@@ -23,9 +22,6 @@ __all__ = ["Reported", "row_of"]
 
 COMMIT_SECONDS: Final = 2.0  # a commit waits this long for the history when its data is uploaded
 LAST_SECONDS: Final = 5.0  # for the last rows, when everything is committed
-_STEPS: Final = ("current_step", "global_step", "step")
-_NOT_SHOWN: Final = frozenset((*_STEPS, "total_steps", "current_epoch"))
-_COUNT: Final = re.compile(r"[0-9]{1,16}")
 
 
 class Reported:
@@ -119,33 +115,22 @@ def row_of(line: bytes) -> Row | None:
     """The row of one report; None if it tells no step, or nothing but that."""
     try:
         found = json.loads(line)
-        at, given = float(found["at"]), {one["name"]: str(one["value"])[:64] for one in found["metrics"]}
-    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
+        at, given = float(found["at"]), {name: str(value)[:64] for name, value in found["metrics"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return None
-    step = next((int(given[name]) for name in _STEPS if _COUNT.fullmatch(given.get(name, ""))), 0)
+    step = count_of(given, *STEP) or 0
     values = dict(_values(given))
     if not (0 < step <= MOST_STEP and 0 <= at < 1e11 and values):
         return None
     return Row(step, at, values)
 
 
-def _values(given: Mapping[Any, str]) -> Iterator[tuple[str, float]]:
-    """The numbers by name, at most MOST_NAMES. The Trainer logs a loss that is not a number as 0, beside its norm."""
-    numbers = {name: number for name, text in given.items() if (number := _number(text)) is not None}
-    norm = numbers.get("grad_norm", 0.0)
-    loss = numbers.pop("loss", numbers.pop("train_loss", None))
-    if not math.isfinite(norm) and (loss is None or math.isfinite(loss)):
-        loss = norm
-    if loss is not None:
+def _values(given: Mapping[str, str]) -> Iterator[tuple[str, float]]:
+    """The numbers by name, at most MOST_NAMES."""
+    if (loss := loss_of(given)) is not None:
         yield "loss", loss
-    shown = [name for name in numbers if isinstance(name, str) and name not in _NOT_SHOWN]
+    numbers = {name: value for name in given if (value := number(given, name)) is not None}
+    shown = [name for name in numbers if name not in NOT_SHOWN and name != "train_loss"]
     for name in shown[: MOST_NAMES - 2]:
         if is_name(name_of(name)):
             yield name_of(name), numbers[name]
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None

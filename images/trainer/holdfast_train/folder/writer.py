@@ -72,7 +72,7 @@ class FolderWriter:
         self._rate = RateLimit(environment.upload_rate, BURST_BYTES)
         self._watch = Watch(root, pattern)
         self._progress = Progress()
-        self._progress.folder = True
+        self._progress.sender = "Folder"
         self._reported = Reported(environment.verdict_folder, self._storage, environment.identity)
         self._reporter: Reporter | None = None
         self._checkpoints: Checkpoints | None = None

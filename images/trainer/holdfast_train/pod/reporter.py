@@ -10,9 +10,9 @@ import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any, Final
 
+from holdfast_protocol.figures import Figures, number_text
 from holdfast_train.environment import Environment
 from holdfast_train.graph_capture import allow_calls_beside_capture
 from holdfast_train.pod.launcher.connection import Connection, Target
@@ -26,7 +26,6 @@ CALL_SECONDS: Final = 10
 FIRST_BACK_OFF: Final = 0.5
 LONGEST_BACK_OFF: Final = 15.0
 DEFAULT_EVERY: Final = 15.0  # seconds between reports, until the operator sets another interval
-LONGEST_NUMBER: Final = 32  # characters; the operator refuses a report with a longer one
 _JITTER: Final = random.SystemRandom()  # not the global generator: its numbers belong to the program
 
 
@@ -62,22 +61,19 @@ class _Rates:
             self._at, self._step, self._samples = now, step, samples
 
 
-def _decimal(value: Any) -> str | None:
-    """A loss or another metric as a decimal string, or nan, inf or -inf.
+def _number(value: Any) -> str | None:
+    """A loss or another metric as a report has it; None if it is not a number.
 
     A tensor on a GPU is read here, so training does not wait.
     """
+    if value is None:
+        return None
     if getattr(value, "is_cuda", False):
         allow_calls_beside_capture()
     try:
-        number = float(value)
+        return number_text(float(value))
     except (TypeError, ValueError, RuntimeError):
         return None
-    short = f"{number:.6g}"
-    if not math.isfinite(number):
-        return short
-    plain = f"{Decimal(short):f}"
-    return plain if len(plain) <= LONGEST_NUMBER else short  # with an exponent only if it is too long otherwise
 
 
 class Reporter:
@@ -138,19 +134,23 @@ class Reporter:
         step, first = progress.step, progress.first_step
         self._rates.update(step, float(progress.samples))
         data_wait = progress.data.take()
+        figures = Figures(
+            loss=_number(progress.loss),
+            samples_per_second=self._rates.samples_per_second,
+            seconds_per_step=self._rates.seconds_per_step,
+            data_wait=None if data_wait is None else f"{data_wait:.3f}",
+            peak_memory=progress.peak_memory,
+        )
         return {
+            "sender": progress.sender,
             "attempt": identity.attempt,
             "podUID": identity.pod_uid,
             "state": progress.state,
             "step": step,
             "steps": progress.steps,
             "firstStep": first and {"step": first[0], "secondsAgo": f"{max(0.0, time.monotonic() - first[1]):.3f}"},
-            "loss": None if progress.loss is None else _decimal(progress.loss),
-            "metrics": {name: text for name, v in progress.metrics.items() if (text := _decimal(v)) is not None},
-            "samplesPerSecond": self._rates.samples_per_second,
-            "secondsPerStep": self._rates.seconds_per_step,
-            "dataWait": None if data_wait is None else f"{data_wait:.3f}",
-            "peakMemory": progress.peak_memory,
+            "figures": figures.encode(),
+            "metrics": {name: text for name, v in progress.metrics.items() if (text := _number(v)) is not None},
             "fenced": progress.fenced,
             "resumedFrom": progress.resumed_from,
             "checkpoint": progress.checkpoint,
@@ -159,7 +159,6 @@ class Reporter:
             "slowRanks": progress.slow_ranks,
             "acknowledged": self._acknowledged,
             "pid": os.getpid(),
-            "folder": progress.folder,
             "sentAt": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
 

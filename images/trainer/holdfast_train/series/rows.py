@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["MOST_NAMES", "NAME", "Row", "is_name", "name_of", "number_of", "stored_number"]
+from holdfast_protocol.report import MAX_METRICS, METRIC_NAME
 
-MOST_NAMES: Final = 18  # of one job: the loss, samplesPerSecond, and the metrics that the operator takes too
-NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,63}")
+__all__ = ["MOST_NAMES", "Row", "is_name", "name_of", "number_of", "stored_number"]
+
+MOST_NAMES: Final = 2 + MAX_METRICS  # of one job: the loss, samplesPerSecond, and the metrics of a report
 MOST_STEP: Final = 10**15
 MOST_MILLIS: Final = 10**14  # the year 5138
 _WORDS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}  # JSON has no such numbers
@@ -26,7 +27,7 @@ class Row:
 
 def is_name(text: Any) -> bool:
     """True if `text` can be the name of a measured value."""
-    return isinstance(text, str) and NAME.fullmatch(text) is not None
+    return isinstance(text, str) and METRIC_NAME.fullmatch(text) is not None
 
 
 def name_of(text: str) -> str:

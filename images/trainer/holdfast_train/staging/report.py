@@ -66,6 +66,7 @@ class StagingReporter:
 
     def _body(self, *, is_over: bool) -> dict[str, Any]:
         return {
+            "sender": "Stager",
             "attempt": self._identity.attempt,
             "podUID": self._identity.pod_uid,
             "state": "starting",

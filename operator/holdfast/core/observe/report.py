@@ -1,10 +1,12 @@
-"""The newest progress report of a pod's trainer."""
+"""What the programs of a pod have reported: the newest of each sender, and one view of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from holdfast.core.observe.pods import PodView
+from holdfast_protocol.figures import UNKNOWN, Figures
+from holdfast_protocol.report import Sender, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +56,21 @@ class Staging:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The newest progress report of one pod; `received_at` is the operator's clock, the only one that counts."""
+    """What a pod has reported; `received_at` is the operator's clock, the only one that counts.
+
+    `senders`: the programs whose reports are in it, see `view`.
+    """
 
     pod_uid: str
     attempt: int
     received_at: datetime
-    state: str  # waiting | starting | training | saving | left | completed
+    state: State
     step: int | None = None
     first_step: int | None = None  # the first step that this pod trained, and when: from its trainer, or as first seen
     first_step_at: datetime | None = None
     step_at: datetime | None = None  # when the step last grew
     steps: int | None = None
-    loss: str | None = None
-    samples_per_second: str | None = None
-    seconds_per_step: str | None = None
-    data_wait: str | None = None  # share of the newest steps' time that rank 0 waited for data, 0 to 1
-    peak_memory: int | None = None  # bytes of an accelerator, of the rank that had most
+    figures: Figures = UNKNOWN
     metrics: tuple[tuple[str, str], ...] = ()  # names and decimals, also nan, inf and -inf
     fenced: bool = False
     resumed_step: int | None = None
@@ -80,11 +81,54 @@ class Report:
     slow_ranks: tuple[SlowRank, ...] = ()
     acknowledged: int = 0
     acknowledged_at: datetime | None = None
-    relayed: bool = False  # by the launcher, for a program without Holdfast's library: it resumes at a step of its own
-    folder: bool = False  # the writer of checkpoint.folder put back what the program resumes from, and saves
-    staging: Staging | None = None  # the process that copies trainer.data sent this report, and no program has yet
+    staging: Staging | None = None  # the data is copied, and no program has reported yet
     ignored_step: int | None = None  # it put this step back, and the program began at an earlier one
     put_back_without_step: bool = False  # it put back a checkpoint whose name says no step
+    senders: tuple[Sender, ...] = ("Library",)
+
+    @property
+    def relayed(self) -> bool:
+        """True if the launcher reports for a program without Holdfast's library: it resumes at a step of its own."""
+        return "Relay" in self.senders
+
+    @property
+    def folder(self) -> bool:
+        """True if the writer of checkpoint.folder put back what the program resumes from, and saves."""
+        return "Folder" in self.senders
+
+
+def view(reports: Mapping[Sender, Report]) -> Report:
+    """One report from those of the senders of a pod; at least one has reported.
+
+    The library knows everything. Without it, steps and figures are the relay's, and checkpoints the folder's writer's.
+    The stager counts until a program has reported.
+    """
+    relay, folder = reports.get("Relay"), reports.get("Folder")
+    if "Library" in reports:
+        return reports["Library"]
+    if relay is None or folder is None:
+        return relay or folder or reports["Stager"]
+    newest = max(relay, folder, key=lambda report: report.received_at)
+    acknowledged = max(relay, folder, key=lambda report: report.acknowledged)
+    # A program that did not resume from the checkpoint that was put back begins at an earlier step.
+    began_anew = relay.first_step is not None and relay.first_step <= (folder.resumed_step or 0)
+    return replace(
+        folder,
+        senders=("Relay", "Folder"),
+        received_at=newest.received_at,
+        state=newest.state,
+        step=relay.step,
+        first_step=relay.first_step,
+        first_step_at=relay.first_step_at,
+        step_at=relay.step_at,
+        steps=relay.steps,
+        figures=relay.figures,
+        metrics=relay.metrics,
+        resumed_step=None if began_anew else folder.resumed_step,
+        ignored_step=folder.resumed_step if began_anew else None,
+        acknowledged=acknowledged.acknowledged,
+        acknowledged_at=acknowledged.acknowledged_at,
+    )
 
 
 def staging_at(reports: Mapping[str, Report], pod: PodView | None) -> datetime | None:

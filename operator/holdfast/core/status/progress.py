@@ -10,6 +10,7 @@ from holdfast.api.status import CheckpointStatus, MetricValue, Phase, Progress
 from holdfast.core.draft import Draft
 from holdfast.core.observe.report import Report
 from holdfast.core.observe.situation import Situation
+from holdfast_protocol.figures import ROWS, Figures
 
 FAR = 100 * 365 * 86_400  # seconds; a later ETA is not shown
 
@@ -27,9 +28,8 @@ def _take_last_step(draft: Draft) -> None:
     last = next((record.last_step for record in history if record.kind is EndKind.COMPLETED), None)
     if last is not None and last > progress.step:
         steps = progress.steps or draft.snapshot.job.spec.goal.steps
-        changes = {"step": last, "steps": steps, "percent": _percent(last, steps)}
-        gone = dict.fromkeys(("eta", "samples_per_second", "seconds_per_step", "data_wait"))
-        draft.set(progress=progress.model_copy(update=changes | gone))
+        changes = {"step": last, "steps": steps, "percent": _percent(last, steps), "eta": None}
+        draft.set(progress=progress.model_copy(update=changes | vars(_figures(progress).at_rest())))
 
 
 def _take_reports(draft: Draft, s: Situation) -> None:
@@ -77,19 +77,21 @@ def _progress(draft: Draft, report: Report, *, running: bool) -> Progress:
         step = max(step, report.checkpoint.step)  # the program tells no step, and has done these at least
     if draft.status.phase is Phase.COMPLETED:
         running = False
+    figures = report.figures.after(_figures(draft.status.progress))
     return Progress(
         step=step,
         steps=goal,
         percent=_percent(step, goal),
         eta=_eta(report, step, goal) if running else None,
-        loss=report.loss if report.loss is not None else draft.status.progress.loss,
-        samples_per_second=report.samples_per_second if running else None,
         metrics=_metrics(report) or draft.status.progress.metrics,
-        seconds_per_step=report.seconds_per_step if running else None,
-        data_wait=report.data_wait if running else None,
-        peak_memory=report.peak_memory if report.peak_memory is not None else draft.status.progress.peak_memory,
         updated_at=min(report.received_at, draft.now),
+        **vars(figures if running else figures.at_rest()),
     )
+
+
+def _figures(progress: Progress) -> Figures:
+    """The figures in status."""
+    return Figures(**{row.name: getattr(progress, row.name) for row in ROWS})
 
 
 def _metrics(report: Report) -> tuple[MetricValue, ...]:
@@ -120,10 +122,10 @@ def _percent(step: int, goal: int | None) -> str | None:
 
 def _eta(report: Report, step: int, goal: int | None) -> datetime | None:
     """When the job reaches its goal at the present pace, or None if that is not known."""
-    if not goal or report.seconds_per_step is None:
+    if not goal or report.figures.seconds_per_step is None:
         return None
     try:
-        seconds = Decimal(report.seconds_per_step) * max(goal - step, 0)
+        seconds = Decimal(report.figures.seconds_per_step) * max(goal - step, 0)
         at = report.received_at.replace(microsecond=0)
         return at + timedelta(seconds=int(seconds)) if 0 <= seconds < FAR else None
     except (ArithmeticError, ValueError):  # not a number, or beyond the calendar

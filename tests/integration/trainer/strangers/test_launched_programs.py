@@ -135,9 +135,8 @@ def test_output_of_any_kind(tmp_path: Path) -> None:
     *_, last = json.loads((tmp_path / "verdict").read_text())["lastLines"]
     assert last.startswith("peak ")
     assert int(last.removeprefix("peak ")) < 64 << 10, "KiB of the launcher"
-    _, _, status = operator.got[-1]
-    found = {metric["name"]: metric["value"] for metric in status["trainerStatus"]["metrics"]}
-    assert found == {"step": "7", "total_steps": "90", "loss": "1.5"}
+    _, _, report = operator.got[-1]
+    assert (report["step"], report["steps"], report["figures"]["loss"]) == (7, 90, "1.5")
 
 
 # Breaks if a trainer behind a script of Python is killed when the script ends, before it has saved.

@@ -178,7 +178,7 @@ def test_starting_anew_loses_all_steps():
 # Breaks if a program that resumes from checkpoints of its own is said to have lost all its steps, or none.
 def test_steps_lost_are_not_known_of_a_program_without_the_library():
     last = record(4, first_step=1, last_step=480, last_step_at=at(-700), steps=480)
-    after = settle(last, resumed=None, relayed=True)
+    after = settle(last, resumed=None, senders=("Relay",))
     assert (after.history[0].steps_lost, after.history[0].seconds_lost) == (None, timedelta(seconds=300))
     assert (after.ledger.steps_lost, after.ledger.uncounted_restarts) == (0, 1)
     assert after.ledger.recovery.replay == timedelta(0)
@@ -199,7 +199,7 @@ def test_steps_lost_are_not_known_of_a_program_without_the_library():
 def test_steps_lost_of_a_program_with_a_folder(last, already, ignored, lost):
     before = record(4, first_step=1, last_step=last, last_step_at=at(-700), steps=last, steps_lost=already)
     resumed = 450 if ignored is None else None
-    after = settle(before, resumed=resumed, relayed=True, folder=True, ignored_step=ignored)
+    after = settle(before, resumed=resumed, senders=("Relay", "Folder"), ignored_step=ignored)
     assert (after.history[0].steps_lost, after.ledger.uncounted_restarts) == (lost, int(lost is None))
     assert after.ledger.steps_lost == (lost or 0)
 
@@ -208,7 +208,7 @@ def test_steps_lost_of_a_program_with_a_folder(last, already, ignored, lost):
 @pytest.mark.parametrize(("without_step", "lost"), [(True, None), (False, 215)])
 def test_steps_lost_are_not_known_if_what_was_put_back_says_no_step(without_step, lost):
     before = record(4, first_step=1, last_step=215, last_step_at=at(-700), steps=215)
-    after = settle(before, resumed=None, relayed=True, folder=True, put_back_without_step=without_step)
+    after = settle(before, resumed=None, senders=("Relay", "Folder"), put_back_without_step=without_step)
     assert (after.history[0].steps_lost, after.ledger.uncounted_restarts) == (lost, int(lost is None))
 
 
@@ -244,7 +244,7 @@ def test_the_verdict_has_steps_that_no_report_had():
 
 # Breaks if nobody is told that a program does not resume from what was put back.
 def test_a_program_that_does_not_resume_is_told():
-    news = stepped(5, resumed_step=None, relayed=True, folder=True, ignored_step=450)
+    news = stepped(5, resumed_step=None, senders=("Relay", "Folder"), ignored_step=450)
     decision = settled(snapshot(job(status(attempt(5, raised_at=at(-450)))), pod(5), reports=[news]))
     (event,) = [event for event in decision.events if event.reason == "NotResumed"]
     assert "step 450 was put back" in event.message
@@ -254,7 +254,7 @@ def test_a_program_that_does_not_resume_is_told():
 @pytest.mark.parametrize(("reason", "lost"), [("SavedAndLeft", 0), ("LeftWithoutSaving", None)])
 def test_the_record_of_a_program_with_a_folder(reason, lost):
     view = ended(1, 0, verdict("drained", reason, step=705), deleted_at=at(0))
-    given = snapshot(job(status(attempt(first_step=500))), view, reports=[stepped(relayed=True, folder=True)])
+    given = snapshot(job(status(attempt(first_step=500))), view, reports=[stepped(senders=("Relay", "Folder"))])
     assert settled(given).status.history[0].steps_lost == lost
 
 

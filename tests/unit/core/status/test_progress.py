@@ -129,7 +129,7 @@ def test_a_checkpoint_is_remembered():
 
 # Breaks if a program that tells no step is shown at step 0 although it has saved a later one.
 def test_a_program_without_steps_shows_that_of_its_checkpoint():
-    given = snapshot(job(status(attempt())), pod(), reports=[report(folder=True, checkpoint=SAVED)])
+    given = snapshot(job(status(attempt())), pod(), reports=[report(senders=("Folder",), checkpoint=SAVED)])
     shown = settled(given).status.progress
     assert (shown.step, shown.eta) == (600, None)
 

@@ -4,7 +4,6 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support.trainer.folders import hugging_face, identity
@@ -21,13 +20,13 @@ from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.retrying import RetryingStorage
 
 
-def status(step: int, **metrics: object) -> dict[str, Any]:
+def status(step: int, **metrics: object) -> dict[str, str]:
     given = {"current_step": step, "total_steps": 100, **metrics}
-    return {"trainerStatus": {"metrics": [{"name": name, "value": str(value)} for name, value in given.items()]}}
+    return {name: str(value) for name, value in given.items()}
 
 
 def line(**metrics: object) -> bytes:
-    return json.dumps({"at": 5.5, **status(3, **metrics)["trainerStatus"]}).encode()
+    return json.dumps({"at": 5.5, "metrics": status(3, **metrics)}).encode()
 
 
 class Attempt:
@@ -111,11 +110,11 @@ def test_the_values_of_a_row(metrics: dict[str, object], wanted: dict[str, float
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"{", b"[]", b"null", b'{"at": 1}', b'{"at": "x", "metrics": []}', b'{"at": 1, "metrics": [1]}',
-     b'{"at": 1, "metrics": [{"name": "step", "value": "-4"}, {"name": "loss", "value": "1"}]}',
-     b'{"at": 1, "metrics": [{"name": ["step"], "value": "4"}]}',
-     b'{"at": 1e300, "metrics": [{"name": "step", "value": "4"}, {"name": "loss", "value": "1"}]}',
-     b'{"at": 1, "metrics": [{"name": "step", "value": "9999999999999999"}, {"name": "loss", "value": "1"}]}',
+    [b"", b"{", b"[]", b"null", b'{"at": 1}', b'{"at": "x", "metrics": {}}', b'{"at": 1, "metrics": [1]}',
+     b'{"at": 1, "metrics": {"step": "-4", "loss": "1"}}',
+     b'{"at": 1, "metrics": {"step": ["4"]}}',
+     b'{"at": 1e300, "metrics": {"step": "4", "loss": "1"}}',
+     b'{"at": 1, "metrics": {"step": "9999999999999999", "loss": "1"}}',
      b"[" * 100_000, b"\xff\xfe"],
     ids=range(13),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from tests.support.trainer.stores import environment
 from holdfast_train import Run
 from holdfast_train.errors import StateError
 from holdfast_train.examples.stub import Counter
-from holdfast_train.progress import MOST_METRICS, Progress
+from holdfast_train.progress import MAX_METRICS, Progress
 from holdfast_train.run.measured import checked_goal, checked_number, checked_report, decimals, metric_name
 
 GOOD = [1, 2.5, True, float("nan"), Decimal("1.5"), np.float32(2), np.array(3.0), torch.ones(()), torch.ones(1, 1)]
@@ -62,7 +62,7 @@ def test_progress_has_the_newest_value_of_each_metric() -> None:
     progress.note({"loss": 0.9}, 8)
     assert (progress.loss, progress.samples, dict(progress.metrics)) == (0.9, 16, {"accuracy": 0.5})
     progress.note({"accuracy": 0.6, **{f"m{n}": n for n in range(100)}}, 8)
-    assert len(progress.metrics) == MOST_METRICS
+    assert len(progress.metrics) == MAX_METRICS
     assert progress.metrics["accuracy"] == 0.6
 
 
@@ -109,4 +109,4 @@ def test_numbers_of_numpy_are_reported(endpoint: Endpoint) -> None:
             run.report(loss=np.float32(0.5), samples=np.int64(4))  # type: ignore[arg-type]
             if step == 1:
                 endpoint.wait_for(lambda r: r["steps"] == 3)
-    assert (endpoint.reports[-1]["step"], endpoint.reports[-1]["loss"]) == (3, "0.5")
+    assert (endpoint.reports[-1]["step"], endpoint.reports[-1]["figures"]["loss"]) == (3, "0.5")

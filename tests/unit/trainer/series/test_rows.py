@@ -4,11 +4,7 @@ import math
 
 import pytest
 
-from holdfast.api.status import MAX_METRICS
-from holdfast.serve.body import METRIC_NAME
-from holdfast_train.progress import MOST_METRICS
-from holdfast_train.series.feed import SAMPLES
-from holdfast_train.series.rows import MOST_NAMES, NAME, is_name, number_of, stored_number
+from holdfast_train.series.rows import is_name, number_of, stored_number
 
 
 @pytest.mark.parametrize("name", ["loss", "eval/top-1", "val@5", "a" * 64, "_x", "9"])
@@ -25,9 +21,3 @@ def test_other_texts_are_no_names(name: object) -> None:
 def test_numbers(value: float) -> None:
     assert number_of(stored_number(value)) == value
     assert math.isnan(number_of(stored_number(math.nan)))
-
-
-def test_the_history_and_the_status_have_the_same_metrics() -> None:
-    """Breaks if a metric that a program reports is in the status and not in the history, or the other way round."""
-    assert len(("loss", SAMPLES)) + MOST_METRICS == MOST_NAMES
-    assert (MAX_METRICS, METRIC_NAME.pattern) == (MOST_METRICS, NAME.pattern)

@@ -1,6 +1,6 @@
 """`NotedProgress`: keeps what a program without Holdfast's library reports, for the history that the writer writes.
 
-The statuses go through a file, and not through the writer's input: nothing here may wait for a writer that is slow.
+The metrics go through a file, and not through the writer's input: nothing here may wait for a writer that is slow.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ..verdict_files import say
 
@@ -18,22 +17,21 @@ MOST_BYTES = 4 << 20  # what is reported while nobody takes the file away is lef
 
 
 class NotedProgress:
-    """Appends statuses to the file, each as a line: when it came, and its metrics."""
+    """Appends metrics to the file, each time as a line with the time."""
 
     def __init__(self, folder: str) -> None:
         self._path = Path(folder, FILE)
-        self._last: Any = None
+        self._last: dict[str, str] = {}
         self._has_complained = False
 
-    def note(self, status: Mapping[str, Any]) -> None:
-        """`status` is what a program has sent, so it may be anything, also nested too deep to be written."""
-        trainer = status.get("trainerStatus")
-        metrics = trainer.get("metrics") if isinstance(trainer, dict) else None
+    def note(self, metrics: Mapping[str, str]) -> None:
+        """Keep the newest metrics of the program, unless they are those before."""
+        if not metrics or metrics == self._last:
+            return
+        self._last = dict(metrics)
         try:
-            if metrics and metrics != self._last:
-                self._last = metrics
-                self._append(json.dumps({"at": time.time(), "metrics": metrics}) + "\n")
-        except (OSError, ValueError, RecursionError) as error:
+            self._append(json.dumps({"at": time.time(), "metrics": self._last}) + "\n")
+        except OSError as error:
             if not self._has_complained:
                 self._has_complained = True
                 say(f"the history of the training lacks what the program reports: {error}")

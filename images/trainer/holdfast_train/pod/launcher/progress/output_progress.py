@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
-from datetime import datetime, timezone
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from ..tee import plain
 from .figures import Figures
@@ -63,10 +61,10 @@ class _Stream:
 
 
 class OutputProgress:
-    """Looks at two outputs and offers each change to `offer`, as the status protocol of Kubeflow's TrainJob has it."""
+    """Looks at two outputs and offers each change to `offer`: metrics by name, as the relay reads them."""
 
     def __init__(
-        self, patterns: list[Pattern], offer: Callable[[dict[str, Any]], None], finish: Callable[[], None]
+        self, patterns: list[Pattern], offer: Callable[[Mapping[str, str]], None], finish: Callable[[], None]
     ) -> None:
         self._figures, self._offer, self._finish = Figures(patterns), offer, finish
         self._streams = (_Stream(), _Stream())
@@ -127,6 +125,4 @@ class OutputProgress:
                 return
             self._figures.read(plain(line.decode("utf-8", "replace")))
         if self._figures.metrics != before:
-            metrics = [{"name": name, "value": value} for name, value in self._figures.metrics.items()]
-            now = datetime.now(timezone.utc).isoformat()  # noqa: UP017 - Python 3.9 has no datetime.UTC
-            self._offer({"trainerStatus": {"lastUpdatedTime": now, "metrics": metrics}})
+            self._offer(dict(self._figures.metrics))

@@ -1,7 +1,7 @@
 """Progress of a program without Holdfast's library: by the status protocol of Kubeflow's TrainJob, or by its output.
 
 Hugging Face's Trainer posts its status inside its training loop, and waits up to 5 s for the answer. So the launcher
-answers each post itself, at once, and passes the newest status on to the operator in a thread of its own.
+answers each post itself, at once, and reports the newest progress to the operator in a thread of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GIVEN = (SERVER_URL, SERVER_TOKEN, "KUBEFLOW_TRAINER_SERVER_CA_CERT")
 _NEEDED = (variables.NAMESPACE, variables.JOB, variables.ATTEMPT)
 _PROXIES, _NO_PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), ("no_proxy", "NO_PROXY")
 TOKEN_FILE = "progress-token"  # noqa: S105 - a name; a file beside the verdicts
-Note = Callable[[Mapping[str, Any]], None]
+Note = Callable[[Mapping[str, str]], None]
 ADDRESS = "127.0.0.1"
 
 
@@ -64,33 +64,33 @@ def progress(
 def output_progress(environment: Mapping[str, str], note: Note | None = None) -> OutputProgress | None:
     """The reader of one program's output; None without patterns or an operator, and on all nodes but the first.
 
-    `note` gets each status too, and must not block.
+    `note` gets the metrics too, and must not block.
     """
     given = settings.read(environment).patterns
     if not given or not has_operator(environment) or not variables.is_first(environment):
         return None
     from ..verdict_files import say  # noqa: PLC0415 - other jobs need none of these imports
+    from .forwarder import Forwarder  # noqa: PLC0415
     from .output_progress import OutputProgress  # noqa: PLC0415
     from .patterns import patterns_of  # noqa: PLC0415
-    from .status_forwarder import StatusForwarder  # noqa: PLC0415
 
     try:
         patterns = patterns_of(given)
     except (ValueError, KeyError, TypeError) as error:
         say(f"progress.patterns cannot be read ({error}); no progress is read from the output")
         return None
-    forwarder = StatusForwarder(environment)
+    forwarder = Forwarder(environment)
 
-    def offer(status: dict[str, Any]) -> None:
+    def offer(metrics: Mapping[str, str]) -> None:
         if note is not None:
-            note(status)
-        forwarder.offer(status)
+            note(metrics)
+        forwarder.offer(metrics)
 
     return OutputProgress(patterns, offer, forwarder.finish)
 
 
 def _note(environment: Mapping[str, str], folder: str | None) -> Note | None:
-    """Another receiver of each status: the history of the training, and what looks for hangs."""
+    """Another receiver of the metrics: the history of the training, and what looks for hangs."""
     notes: list[Note] = []
     own = settings.read(environment)
     if own.folder and folder is not None:
@@ -102,9 +102,9 @@ def _note(environment: Mapping[str, str], folder: str | None) -> Note | None:
 
         notes.append(ToldSteps(folder, environment.get(variables.GOAL_STEPS, "")).note)
 
-    def note(status: Mapping[str, Any]) -> None:
+    def note(metrics: Mapping[str, str]) -> None:
         for one in notes:
-            one(status)
+            one(metrics)
 
     return note if notes else None
 
@@ -118,7 +118,7 @@ def progress_relay(
 ) -> Iterator[dict[str, str]]:
     """Relay the progress of one program. Yields the program's environment. `folder`: where the token file is written.
 
-    `note` gets each status, and `on_report` is called with each; they must not block.
+    `note` gets the metrics of each status, and `on_report` is called with each; they must not block.
 
     The port is open to all containers of the pod, and the token only to this one.
     """
@@ -126,28 +126,31 @@ def progress_relay(
         yield dict(environment)
         return
     from ..verdict_files import say  # noqa: PLC0415
-    from .status_forwarder import StatusForwarder  # noqa: PLC0415 - only a program with an operator needs its imports
+    from . import kubeflow  # noqa: PLC0415 - only a program with an operator needs its imports
+    from .forwarder import Forwarder  # noqa: PLC0415
     from .status_server import StatusServer  # noqa: PLC0415
 
     token, path = os.urandom(32).hex(), Path(folder, TOKEN_FILE)
     try:
         _write(path, token)
-        forwarder = StatusForwarder(environment)
+        forwarder = Forwarder(environment)
 
         def take(status: dict[str, Any]) -> None:
             on_report()
+            metrics = kubeflow.metrics_of(status)
             if note is not None:
-                note(status)
-            forwarder.offer(status)
+                note(metrics)
+            forwarder.offer(metrics)
 
-        server = StatusServer(ADDRESS, forwarder.path, token, take)
+        status_path = kubeflow.PATH.format(environment[variables.NAMESPACE], environment[variables.JOB])
+        server = StatusServer(ADDRESS, status_path, token, take)
     except OSError as error:
         say(f"progress of a program without Holdfast's library is not relayed: {error}")
         yield dict(environment)
         return
     try:
         server.start()
-        address = {SERVER_URL: f"http://{ADDRESS}:{server.port}{forwarder.path}", SERVER_TOKEN: str(path)}
+        address = {SERVER_URL: f"http://{ADDRESS}:{server.port}{status_path}", SERVER_TOKEN: str(path)}
         yield {**environment, **without_proxy(environment), **address}
     finally:
         server.stop()

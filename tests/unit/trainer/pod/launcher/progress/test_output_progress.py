@@ -4,9 +4,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support.http.fake_operator import FakeOperator
@@ -45,16 +44,12 @@ class Reader:
         self.told: list[dict[str, str]] = []
         self.progress = OutputProgress(patterns_of(["step {step}"]), self._take, lambda: None)
 
-    def _take(self, status: dict[str, Any]) -> None:
-        self.told.append(metrics_of(status))
+    def _take(self, metrics: Mapping[str, str]) -> None:
+        self.told.append(dict(metrics))
 
     def last(self) -> dict[str, str] | None:
         self.progress.finish()
         return self.told[-1] if self.told else None
-
-
-def metrics_of(status: dict[str, Any]) -> dict[str, str]:
-    return {metric["name"]: metric["value"] for metric in status["trainerStatus"]["metrics"]}
 
 
 @pytest.fixture
@@ -145,6 +140,6 @@ def test_an_unmodified_loop_with_tqdm_is_read(tmp_path: Path) -> None:
         operator.server.server_close()
     assert process.returncode == 0
     assert "40/40" in err
-    path, _, status = operator.got[-1]
-    assert path == "/apis/trainer.kubeflow.org/v1alpha1/namespaces/ns/trainjobs/a/status?attempt=2"
-    assert metrics_of(status) == {"total_steps": "40", "step": "40", "loss": "2.11"}
+    path, _, report = operator.got[-1]
+    assert path == "/v1/namespaces/ns/jobs/a/progress"
+    assert (report["step"], report["steps"], report["figures"]["loss"]) == (40, 40, "2.11")

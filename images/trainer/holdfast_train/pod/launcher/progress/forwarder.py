@@ -1,10 +1,9 @@
-"""`StatusForwarder`: passes the newest status of a program on to the operator, in a thread that nothing waits for."""
+"""`Forwarder`: passes the newest progress of a program on to the operator, in a thread that nothing waits for."""
 
 from __future__ import annotations
 
 import http.client
 import threading
-import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,40 +12,38 @@ from holdfast_protocol import settings, variables
 from ..connection import Connection, Target
 from ..member_call import BackOff
 from ..verdict_files import say
+from .kubeflow import RelayedReport
 
 CALL_SECONDS = 10.0
-LAST_SECONDS = 0.5  # for the last status, after the end of the program: the grace may be nearly over
-_DROPPED = (400, 401, 403, 404, 413, 422)  # answers after which the same status would be refused again
+LAST_SECONDS = 0.5  # for the last report, after the end of the program: the grace may be nearly over
+_DROPPED = (400, 401, 403, 404, 413)  # answers after which the same report would be refused again
 
 
-class StatusForwarder:
-    """Sends statuses one after the other. One that comes while another is on its way replaces those that wait."""
+class Forwarder:
+    """Sends reports one after the other. One that comes while another is on its way replaces those that wait."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        namespace, job = environment[variables.NAMESPACE], environment[variables.JOB]
-        target = Target.of(settings.read(environment), namespace, job)
+        target = Target.of(settings.read(environment), environment[variables.NAMESPACE], environment[variables.JOB])
         self._connection = Connection(target, CALL_SECONDS)
-        names = (urllib.parse.quote(namespace), urllib.parse.quote(job))
-        self.path = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status".format(*names)
-        base = urllib.parse.urlsplit(target.url).path.rstrip("/")
-        self._path = f"{base}{self.path}?attempt={urllib.parse.quote(environment[variables.ATTEMPT])}"
+        attempt, pod_uid = int(environment[variables.ATTEMPT]), environment.get(variables.POD_UID, "")
+        self._report = RelayedReport(attempt, pod_uid)
         self._changed = threading.Condition()
         self._newest: dict[str, Any] | None = None
         self._is_over = False
-        self._trouble = ""  # why the operator did not take the last status
+        self._trouble = ""  # why the operator did not take the last report
         self._thread: threading.Thread | None = None  # a program that reports nothing needs none
 
-    def offer(self, status: dict[str, Any]) -> None:
-        """Send this status as soon as possible, in place of one that still waits."""
+    def offer(self, metrics: Mapping[str, str]) -> None:
+        """Report these metrics of the program as soon as possible, in place of those that still wait."""
         with self._changed:
-            self._newest = status
+            self._newest = self._report.body(metrics)
             self._changed.notify_all()
             if self._thread is None and not self._is_over:
                 self._thread = threading.Thread(target=self._run, name="progress-forward", daemon=True)
                 self._thread.start()
 
     def finish(self) -> None:
-        """End. A status that waits gets LAST_SECONDS, if the operator took the one before."""
+        """End. A report that waits gets LAST_SECONDS, if the operator took the one before."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
@@ -63,21 +60,20 @@ class StatusForwarder:
                 self._changed.wait_for(lambda: self._is_over or self._newest is not None)
                 if self._newest is None or (self._is_over and self._trouble):
                     break
-                status, self._newest = self._newest, None
-            answer, at_least = self._send(status)
+                report, self._newest = self._newest, None
+            answer, at_least = self._send(report)
             with self._changed:
                 if self._trouble and answer not in _DROPPED and self._newest is None:
-                    self._newest = status
+                    self._newest = report
             pause = back_off.after(was_good=not self._trouble, at_least=at_least)
         self._connection.close()
 
-    def _send(self, status: dict[str, Any]) -> tuple[int, int]:
+    def _send(self, report: Mapping[str, Any]) -> tuple[int, int]:
         """The HTTP status, 0 if there was no answer, and the seconds before the next try that the operator wants."""
         try:
-            answer, _, at_least = self._connection.call("POST", self._path, status)
+            answer, _, at_least = self._connection.call("POST", f"{self._connection.path}/progress", report)
             trouble = "" if answer == 200 else f"HTTP status {answer}"
-        # RecursionError: the program may have sent something that is nested too deep to be sent on.
-        except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             answer, at_least, trouble = 0, 0, f"{type(error).__name__}: {error}"
         if trouble and not self._trouble and not self._is_over:
             say(f"the operator does not take the program's progress ({trouble}); the program runs on")

@@ -1,0 +1,166 @@
+"""The figures of a program: what it measures of itself and reports. One table: a field of `Figures` is a figure.
+
+Everything that handles figures one by one reads this table: the body of a report, what a report changes, the fields of
+`status.progress`, the metrics, their page, and the panels of the dashboard of a job.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
+
+MAX_NUMBER: Final = 32  # characters of a number; status would cut a longer one, and a cut number is another number
+MAX_COUNT: Final = 2**53 - 1  # larger whole numbers are not exact everywhere
+NUMBER, LOSS, SHARE, BYTES = "Number", "Loss", "Share", "Bytes"  # kinds of figures
+
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,4})?")
+_NOT_FINITE: Final = {"nan": "nan", "inf": "inf", "+inf": "inf", "-inf": "-inf", "infinity": "inf", "-infinity": "-inf"}
+
+
+class Panel(NamedTuple):
+    """A panel of the dashboard of a job. `unit`: in Grafana's words. `absent`: what it says without a value."""
+
+    title: str
+    text: str
+    unit: str
+    absent: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is to know of a figure.
+
+    `kind`: NUMBER is a decimal string, LOSS the same or nan, inf, -inf, SHARE a decimal string from 0 to 1, BYTES a
+    whole number. `is_pace`: it describes the newest steps, so a report without it clears it, and so does a program that
+    does not train; any other figure stays until there is a newer one. `metric`: the name without `holdfast_job_`.
+    `text`: what it is, for the page of metrics.
+    """
+
+    name: str
+    kind: str
+    is_pace: bool
+    metric: str
+    text: str
+    panel: Panel | None = None
+
+
+def _figure(kind: str, metric: str, text: str, *, is_pace: bool = False, panel: Panel | None = None) -> Any:
+    row = {"kind": kind, "is_pace": is_pace, "metric": metric, "text": text, "panel": panel}
+    return field(default=None, metadata=row)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The figures of one report. None: not known."""
+
+    loss: str | None = _figure(
+        LOSS, "training_loss", "Newest training loss that the program reported; NaN or Inf if it is not finite",
+        panel=Panel("Training loss over time", "Loss that the program reports. A gap: it is not a finite number.",
+                    "none", "no loss was reported"),
+    )  # fmt: skip
+    samples_per_second: str | None = _figure(
+        NUMBER, "samples_per_second", "Samples a second that the program reported", is_pace=True,
+        panel=Panel("Samples a second", "Samples that the program reports.", "none", "no samples were reported"),
+    )  # fmt: skip
+    seconds_per_step: str | None = _figure(
+        NUMBER, "step_seconds", "Seconds per step at the current pace, while the job trains", is_pace=True
+    )
+    data_wait: str | None = _figure(
+        SHARE, "data_wait_ratio", "Share of a step's time that the program waits for data, 0 to 1; of rank 0",
+        is_pace=True,
+        panel=Panel("Waiting for data", "Share of a step's time that the program waits for data. High: more loader "
+                    "workers, or more cpu.", "percentunit", "not told by the program"),
+    )  # fmt: skip
+    peak_memory: int | None = _figure(
+        BYTES, "peak_memory_bytes", "Most memory of an accelerator that the program's tensors had at one time; of the "
+        "rank that had most",
+        panel=Panel("Peak memory of an accelerator", "Most memory that the tensors of the program had at one time, on "
+                    "the accelerator that had most.", "bytes", "no accelerator"),
+    )  # fmt: skip
+
+    def after(self, before: Figures) -> Figures:
+        """These figures, and those of `before` that they do not replace or clear."""
+        kept = {row.name: getattr(before, row.name) for row in ROWS if not row.is_pace and self._lacks(row)}
+        return replace(self, **kept)
+
+    def at_rest(self) -> Figures:
+        """These figures without those of a pace: the program does not train."""
+        return replace(self, **{row.name: None for row in ROWS if row.is_pace})
+
+    def encode(self) -> dict[str, str | int]:
+        """Name on the wire -> value, of the figures that are known."""
+        return {wire_name(row): getattr(self, row.name) for row in ROWS if not self._lacks(row)}
+
+    def _lacks(self, row: Row) -> bool:
+        return getattr(self, row.name) is None
+
+
+UNKNOWN: Final = Figures()
+ROWS: Final = tuple(Row(one.name, **one.metadata) for one in fields(Figures))
+
+
+def wire_name(row: Row) -> str:
+    """The name of a figure in a report and in status: `samples_per_second` is `samplesPerSecond`."""
+    first, *more = row.name.split("_")
+    return first + "".join(map(str.capitalize, more))
+
+
+def decode(body: Any) -> Figures:
+    """The figures of a report. A name that is not known is ignored: a newer program may report to an older operator.
+
+    Raises ValueError, which names the figure and what is allowed.
+    """
+    if not isinstance(body, Mapping):
+        raise ValueError(f"{body!r:.40} is not an object of figures")  # noqa: TRY004 - as every other fault of a report
+    given = {row: body[wire_name(row)] for row in ROWS if body.get(wire_name(row)) is not None}
+    return Figures(**{row.name: _checked(row, value) for row, value in given.items()})
+
+
+def _checked(row: Row, value: Any) -> Any:
+    try:
+        return _CHECKS[row.kind](value)
+    except ValueError as error:
+        raise ValueError(f"{wire_name(row)}: {error}") from error
+
+
+def decimal(text: Any) -> str:
+    """`text` if it is a decimal number. Raises ValueError."""
+    if isinstance(text, str) and len(text) <= MAX_NUMBER and _DECIMAL.fullmatch(text):
+        return text
+    raise ValueError(f"{text!r:.40} is not a decimal number such as 2.113 or 1e-3, of at most {MAX_NUMBER} characters")
+
+
+def loss(text: Any) -> str:
+    """`text` if it is a decimal number, or nan, inf or -inf in their usual spellings. Raises ValueError."""
+    return _NOT_FINITE.get(text.lower() if isinstance(text, str) else "") or decimal(text)
+
+
+def share(text: Any) -> str:
+    """`text` if it is a decimal number from 0 to 1. Raises ValueError."""
+    if not 0 <= Fraction(decimal(text)) <= 1:
+        raise ValueError(f"{text!r} is not a share; allowed: 0 to 1")
+    return str(text)
+
+
+def count(value: Any) -> int:
+    """`value` if it is a whole number from 0 to MAX_COUNT. Raises ValueError."""
+    if type(value) is not int or not 0 <= value <= MAX_COUNT:
+        raise ValueError(f"{value!r:.40} is not a whole number from 0 to {MAX_COUNT}")
+    return value
+
+
+_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {NUMBER: decimal, LOSS: loss, SHARE: share, BYTES: count}
+
+
+def number_text(number: float) -> str:
+    """A number as a report has it: a decimal string with 6 digits, or nan, inf, -inf."""
+    short = f"{number:.6g}"
+    if not math.isfinite(number):
+        return short
+    plain = f"{Decimal(short):f}"
+    return plain if len(plain) <= MAX_NUMBER else short  # with an exponent only if it is too long otherwise
