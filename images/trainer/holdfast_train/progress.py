@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
+from holdfast_protocol.figures import UNKNOWN
 from holdfast_protocol.report import MAX_METRICS, Sender
 from holdfast_train.accelerator_memory import peak_memory
 from holdfast_train.data_wait import DataShare
@@ -32,6 +33,7 @@ class Progress:
         self.sender: Sender = "Library"  # "Folder" in the writer of checkpoint.folder, which knows no steps
         self.slow_ranks: list[dict[str, Any]] = []  # for the operator; empty if none is slow, or nothing is known
         self.data = DataShare()
+        self.measured = UNKNOWN  # figures that are numbers already; replaced, never changed
         self.ranks_peak: int | None = None  # memory of an accelerator, in bytes, of the rank that had most
         self.memory_warning: str | None = None  # one line; None if a save fits into the container's memory
 

@@ -8,11 +8,11 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from holdfast_protocol.figures import Figures, number_text
+from holdfast_protocol.figures import number_text
 from holdfast_train.environment import Environment
 from holdfast_train.graph_capture import allow_calls_beside_capture
 from holdfast_train.pod.launcher.connection import Connection, Target
@@ -134,7 +134,8 @@ class Reporter:
         step, first = progress.step, progress.first_step
         self._rates.update(step, float(progress.samples))
         data_wait = progress.data.take()
-        figures = Figures(
+        figures = replace(
+            progress.measured,
             loss=_number(progress.loss),
             samples_per_second=self._rates.samples_per_second,
             seconds_per_step=self._rates.seconds_per_step,
