@@ -105,6 +105,8 @@ class Progress(Model):
     peak_memory: Step | None = None
     """Most memory of an accelerator that the tensors of the program had at one time, in bytes, without caches. Of
     several ranks, that of the one that had most."""
+    save_cost: Number | None = None
+    """Seconds of training that a save costs, a decimal string; the median of the newest ones."""
     updated_at: Time | None = None
     """When the trainer reported this."""
 

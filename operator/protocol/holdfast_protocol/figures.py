@@ -83,6 +83,12 @@ class Figures:
                     "the accelerator that had most.", "bytes", "no accelerator"),
     )  # fmt: skip
 
+    save_cost: str | None = _figure(
+        NUMBER, "save_cost_seconds", "Seconds of training that a save costs; the median of the newest ones",
+        panel=Panel("Training time that a save costs", "Seconds for which training waits because of a save; the median "
+                    "of the newest ones.", "s", "no save was measured"),
+    )  # fmt: skip
+
     def after(self, before: Figures) -> Figures:
         """These figures, and those of `before` that they do not replace or clear."""
         kept = {row.name: getattr(before, row.name) for row in ROWS if not row.is_pace and self._lacks(row)}

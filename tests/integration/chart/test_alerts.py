@@ -104,6 +104,18 @@ CASES = (
     condition("TrainingJobDeadlineAtRisk", "DeadlineAtRisk", 5),
     over("TrainingJobDeadlineAtRisk", "DeadlineAtRisk"),
     condition("TrainingJobBudgetAtRisk", "BudgetAtRisk", 5),
+    Case(
+        "TrainingJobSavesCostly",
+        RUNNING | {f"holdfast_job_checkpoint_timestamp_seconds{{{JOB}}}": "0+600x300",
+                   f"holdfast_job_save_cost_seconds{{{JOB}}}": "10x300"},
+        fires=(120,), quiet=(20,),
+    ),
+    Case(
+        "TrainingJobSavesCostly",
+        RUNNING | {f"holdfast_job_checkpoint_timestamp_seconds{{{JOB}}}": "0+600x300",
+                   f"holdfast_job_save_cost_seconds{{{JOB}}}": "1x300"},
+        quiet=(120,), also="cheap",
+    ),
     Case("TrainingJobGoodputLow", RUNNING | {f"holdfast_job_goodput_ratio{{{JOB}}}": "0.7x300"}, (200,), (170,)),
     Case("TrainingJobGoodputLow", RUNNING | {f"holdfast_job_goodput_ratio{{{JOB}}}": "0.95x300"}, (), (200,), "high"),
 )  # fmt: skip

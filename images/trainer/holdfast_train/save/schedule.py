@@ -3,8 +3,10 @@
 import re
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
+from holdfast_protocol.figures import number_text
 from holdfast_protocol.settings import Every
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.environment import Credentials
@@ -115,6 +117,8 @@ class SaveSchedule:
         """
         if not was_kept:
             self.costs = interval.remember(self.costs, interval.Cost(lost, saved.seconds, saved.uploaded))
+            cost = number_text(interval.median([cost.lost for cost in self.costs]))
+            self._progress.measured = replace(self._progress.measured, save_cost=cost)
         self.newest = saved
         warning = None if self._every is None else interval.warning(self._every, self.costs)
         if warning is not None and not self._has_warned:

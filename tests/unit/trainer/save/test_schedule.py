@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast_protocol.figures import Figures
 from holdfast_protocol.settings import Every
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.environment import Credentials
@@ -108,6 +109,15 @@ def test_the_cost_of_a_save_is_what_it_uploaded() -> None:
     found.record_saved(Saved(1, "memory://store/manifests/x.json", 1000, 10.0, "", shared=900), 0.0)
     found.record_saved(Saved(2, "memory://store/manifests/y.json", 1000, 1.0, "", shared=900, reused=900), 0.0)
     assert [cost.size for cost in found.costs] == [1000, 100]
+
+
+def test_what_saves_cost_is_reported() -> None:
+    """Breaks if people cannot see that saves slow their training, or if one slow save looks like all of them."""
+    progress = Progress()
+    found = SaveSchedule(progress)
+    for lost in (0.5, 0.25, 30.0):
+        found.record_saved(Saved(1, "memory://store/manifests/x.json", 1000, 10.0, ""), lost)
+    assert progress.measured == Figures(save_cost="0.5")
 
 
 def test_a_max_lost_work_that_cannot_be_met_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
