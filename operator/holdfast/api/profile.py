@@ -155,6 +155,8 @@ class ProfileTier(Tier):
     """RuntimeClass of the pods on this tier. Default: none."""
     priority_class_name: ObjectName | None = None
     """PriorityClass of the pods on this tier. Default: the cluster's."""
+    scheduler_name: ObjectName | None = None
+    """Scheduler of the pods on this tier, such as one that packs nodes or knows racks. Default: default-scheduler."""
     extra_resources: Annotated[dict[ResourceName, Quantity], Field(max_length=16, default_factory=dict)]
     """More resources of each pod on this tier, such as rdma/hca: 1."""
 

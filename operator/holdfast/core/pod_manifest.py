@@ -93,6 +93,8 @@ def build_pod(
         spec["runtimeClassName"] = tier.runtime_class_name
     if tier.priority_class_name:
         spec["priorityClassName"] = tier.priority_class_name
+    if tier.scheduler_name:
+        spec["schedulerName"] = tier.scheduler_name
     if affinity := pod_affinity(job, attempt, shuns):
         spec["affinity"] = affinity
     return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(job, attempt, rank), "spec": spec}

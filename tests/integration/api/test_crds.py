@@ -210,6 +210,7 @@ FULL_STATUS: dict[str, Any] = {
             "pricePerNodeHour": "3.060000",
             "acquireTimeout": "5m",
             "priorityClassName": "low",
+            "schedulerName": "packs",
             "extraResources": {"rdma/hca": "1"},
         },
         "raisedAt": _AT,

@@ -165,14 +165,14 @@ def test_a_cpu_tier_asks_for_no_accelerator():
 
 
 def test_the_tier_decides_where_it_runs():
-    fields = {"runtimeClassName": "nvidia", "priorityClassName": "low", "extraResources": {"rdma/hca": "1"}}
+    fields = {"runtimeClassName": "nvidia", "priorityClassName": "low", "schedulerName": "packs"}
+    fields |= {"extraResources": {"rdma/hca": "1"}}
     toleration = {"key": "nvidia.com/gpu", "operator": "Exists"}
     on = ProfileTier.model_validate({**TIERS[0], **fields, "tolerations": [toleration]})
     pod = build(on=on)
     spec = pod["spec"]
-    assert (spec["nodeSelector"], spec["runtimeClassName"], spec["priorityClassName"]) == (
-        {"tier": "spot"}, "nvidia", "low",
-    )  # fmt: skip
+    named = (spec["nodeSelector"], spec["runtimeClassName"], spec["priorityClassName"], spec["schedulerName"])
+    assert named == ({"tier": "spot"}, "nvidia", "low", "packs")
     assert spec["tolerations"][0] == toleration
     assert trainer(pod)["resources"]["limits"]["rdma/hca"] == "1"
 
