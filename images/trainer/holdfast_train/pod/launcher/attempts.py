@@ -119,7 +119,7 @@ class _Attempts:
         self._attempt = 0  # the newest that this launcher has started,
         self._verdict: dict[str, Any] | None = None  # and how its program ended
         self._port = 0  # that was offered last
-        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._orders: queue.Queue[Order] = queue.Queue()  # not a SimpleQueue: see FolderWriter
         self._signal: int | None = None  # that came while no program ran
         self._signalled = threading.Event()  # that it came
 

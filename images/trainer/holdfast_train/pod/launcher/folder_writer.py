@@ -57,7 +57,8 @@ class FolderWriter:
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._environment = environment
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        # Not a SimpleQueue: before Python 3.13 its `get` never ends if a handler of signals outlasts the timeout.
+        self._lines: queue.Queue[str | None] = queue.Queue()
         self._end_program: Callable[[], None] = lambda: None
         self._is_fenced = False
         self._process: subprocess.Popen[str] | None = None

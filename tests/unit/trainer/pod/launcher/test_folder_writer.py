@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,37 @@ def test_signal_before_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     verdict = verdict_of(tmp_path / "log")
     assert (verdict["outcome"], verdict["reason"]) == ("drained", "LeftWithoutSaving")
     assert not (tmp_path / "started").exists()
+
+
+# Breaks if a pod never leaves while its checkpoint is put back, because its node is busy when the signal comes.
+def test_a_signal_whose_handler_takes_longer_than_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(["sleep", "600"], stdin=pipe, stdout=pipe, text=True)
+    signalled: list[float] = []
+
+    def handle(*_: object) -> None:
+        time.sleep(2 * folder_writer.LOOK_SECONDS)
+        signalled.append(time.time())
+
+    def signalled_at() -> float | None:
+        if signalled:
+            return signalled[0]
+        signal.setitimer(signal.ITIMER_REAL, folder_writer.LOOK_SECONDS / 4)  # within the next look for a line
+        return None
+
+    monkeypatch.setattr(FolderWriter, "_open", lambda *_: process)
+    before = signal.signal(signal.SIGALRM, handle)
+    too_late = threading.Timer(20, process.kill)
+    too_late.start()
+    try:
+        end = FolderWriter({}).start(None, signalled_at)
+        assert end == End(None, signal.SIGTERM, signalled[0])
+    finally:
+        too_late.cancel()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        process.kill()
+        process.wait()
 
 
 # Breaks if a pod never ends, because a process could not be started, or was killed inside of a line, at a bad moment.
