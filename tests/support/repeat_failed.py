@@ -2,7 +2,8 @@
 
 Tests in a cluster share two cores with each other, and one of 850 may get too little time. A test that passes alone is
 printed as `flaky: NAME`, and the run is green. It is broken all the same: mend it. A run that ends in another way than
-with failed tests, or with more than MOST of them, is not repeated.
+with failed tests, or with more than MOST of them, is not repeated; nor is one with an error at collection or a crashed
+worker, which pytest-xdist counts among the failed tests. This module is also the pytest plugin that sees such a crash.
 """
 
 import json
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 MOST = 10
+CRASHED: list[str] = []  # tests in which a worker of this run died
 
 
 def run(*arguments: str) -> int:
@@ -27,13 +29,27 @@ def failed(cache: Path) -> list[str]:
     return sorted(json.loads(file.read_text())) if file.exists() else []
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """See a crash: the report that pytest-xdist makes for a dead worker has no phase of a test."""
+    if report.when not in ("setup", "call", "teardown"):
+        CRASHED.append(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End as interrupted if a worker crashed."""
+    if CRASHED:
+        session.exitstatus = pytest.ExitCode.INTERRUPTED
+
+
 def main(arguments: list[str]) -> int:
     """Run, repeat, and say what is flaky. Returns the exit status of pytest's last run."""
     with tempfile.TemporaryDirectory(prefix="hf-cache-") as folder:
         cache = ("-o", f"cache_dir={folder}")
-        status = run(*cache, *arguments)
+        status = run(*cache, "-p", "tests.support.repeat_failed", *arguments)
         first = failed(Path(folder))
         if status != pytest.ExitCode.TESTS_FAILED or not 0 < len(first) <= MOST:
+            return status
+        if any("::" not in name for name in first):  # a file that could not be collected
             return status
         print(f"\nRunning {len(first)} failed once more, alone:", *first, sep="\n  ", flush=True)
         status = run(*cache, *arguments, "-n", "0", "--last-failed", "--last-failed-no-failures", "none")

@@ -20,6 +20,28 @@ def test_flaky():
     assert not first
 """
 
+CRASH = """
+import os
+from pathlib import Path
+
+def test_crash():
+    seen = Path(__file__).with_name("seen")
+    if not seen.exists():
+        seen.touch()
+        os._exit(9)
+"""
+NOT_COLLECTED = """
+from pathlib import Path
+
+seen = Path(__file__).with_name("seen")
+with seen.open("a") as file:
+    file.write("x")
+assert len(seen.read_text()) > 2  # two workers
+
+def test():
+    pass
+"""
+
 
 def _run(folder: Path, text: str, *options: str) -> tuple[int, str]:
     (folder / "test_it.py").write_text(text)
@@ -61,3 +83,12 @@ def test_other_ends_are_not_repeated(tmp_path: Path, text: str, expected: int) -
     code, output = _run(tmp_path, text)
     assert code == expected, output
     assert "once more" not in output
+
+
+@pytest.mark.parametrize(("text", "expected"), [(CRASH, 2), (NOT_COLLECTED, 1)])
+def test_what_workers_could_not_run_is_not_repeated(tmp_path: Path, text: str, expected: int) -> None:
+    """Would break: a file that could not be collected, or a dead process, is called flaky, and the run is green."""
+    code, output = _run(tmp_path, text, "-n", "2", "--dist", "worksteal")
+    assert code == expected, output
+    assert "once more" not in output
+    assert "flaky" not in output
