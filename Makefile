@@ -13,7 +13,7 @@ BIN := .venv/bin
 # more than there are cores ends sooner.
 WORKERS ?= $(shell "$(PYTHON)" -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
 COMPILE = "$(UV)" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
-	--no-emit-package holdfast-protocol $(ARGS)
+	$(foreach name,holdfast $(addprefix holdfast-,cli local model protocol research train),--no-emit-package $(name)) $(ARGS)
 
 .PHONY: help
 help: ## Show this list
@@ -48,7 +48,7 @@ test-versions: setup ## Run the tests of frameworks with the versions of the lib
 lint: setup ## Check style, types, layers and generated files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy operator/holdfast operator/protocol/holdfast_protocol images/trainer/holdfast_train scripts
+	$(BIN)/mypy operator images/trainer/holdfast_train images/model/holdfast_model tests/research/holdfast_research scripts
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.limits
 	$(BIN)/python -m scripts.generate --check
@@ -72,13 +72,12 @@ crds: setup ## Write what is generated: CRDs, files of the chart, parts of the d
 lock: ## Resolve all requirement files; ARGS=--upgrade takes the newest versions
 	$(eval UV := $(shell "$(PYTHON)" scripts/setup.py uv))
 	$(COMPILE) requirements/uv.in -o requirements/uv.txt
-	cd requirements && $(COMPILE) go.in -o ../operator/holdfast/local/tools/go.txt
+	cd requirements && $(COMPILE) go.in -o ../operator/local/holdfast_local/tools/go.txt
 	$(COMPILE) requirements/build.in -o requirements/build.txt
 	$(COMPILE) images/trainer/pyproject.toml -o requirements/init.txt
 	$(COMPILE) pyproject.toml -o requirements/operator.txt
 	$(COMPILE) images/trainer/pyproject.toml --extra torch -o requirements/trainer.txt
-	$(COMPILE) pyproject.toml images/trainer/pyproject.toml --all-extras --group pyproject.toml:dev \
-		--no-emit-package holdfast --no-emit-package holdfast-train -o requirements/dev.txt
+	$(COMPILE) pyproject.toml images/trainer/pyproject.toml --all-extras --group pyproject.toml:dev -o requirements/dev.txt
 	$(COMPILE) --group pyproject.toml:docs --constraint requirements/dev.txt -o requirements/docs.txt
 	$(COMPILE) requirements/bench.in -o requirements/bench.txt
 	$(COMPILE) --no-deps requirements/versions.in -o requirements/versions.txt
@@ -94,7 +93,7 @@ bench-checkpoint: setup ## Measure what saves cost a training and how fast check
 
 .PHONY: economy
 economy: setup ## Simulate policies on Spot markets, write docs/reference/economy.md; TRACES=DIR adds recorded ones (minutes)
-	$(BIN)/python scripts/economy.py $(if $(TRACES),--traces "$(TRACES)") $(ARGS)
+	$(BIN)/python -m holdfast_research.economy_page $(if $(TRACES),--traces "$(TRACES)") $(ARGS)
 
 .PHONY: promise
 promise: setup ## Test Deadline against 10,000 jobs on hostile markets, and 1,000 in a virtual cluster; TRACES=DIR adds recorded ones (minutes)

@@ -25,7 +25,12 @@ STAMP = VENV / ".holdfast-lock"
 DOCS_LOCK = ROOT / "requirements" / "docs.txt"
 DOCS_STAMP = VENV / ".holdfast-docs-lock"
 UV_LOCK = ROOT / "requirements" / "uv.txt"
-PROJECTS = (ROOT, ROOT / "operator" / "protocol", ROOT / "images" / "trainer")
+PROJECTS = (
+    ROOT,
+    *(ROOT / "operator" / name for name in ("protocol", "cli", "local")),
+    *(ROOT / "images" / name for name in ("trainer", "model")),
+    ROOT / "tests" / "research",
+)
 LOCKED = (
     UV_LOCK,
     ROOT / "requirements" / "dev.txt",

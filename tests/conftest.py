@@ -17,7 +17,7 @@ from tests.support import guard
 from tests.support.cluster.local_cluster import fresh_namespace, running_cluster
 from tests.support.no_browser import not_tested
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 settings.register_profile(
     "same", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]

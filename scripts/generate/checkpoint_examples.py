@@ -7,11 +7,11 @@ from typing import Final
 
 from rich.console import Console
 
-from holdfast.cli.checkpoints import list_command, verify_command
-from holdfast.cli.checkpoints.damage import Damage
-from holdfast.cli.checkpoints.pick import Selected
-from holdfast.cli.checkpoints.survey import Objects, Prefix, rows
-from holdfast.cli.checkpoints.verify_command import Verdict
+from holdfast_cli.checkpoints import list_command, verify_command
+from holdfast_cli.checkpoints.damage import Damage
+from holdfast_cli.checkpoints.pick import Selected
+from holdfast_cli.checkpoints.survey import Objects, Prefix, rows
+from holdfast_cli.checkpoints.verify_command import Verdict
 from holdfast_train.commitlog.records import Commit, Fence, LogState, Owner
 from holdfast_train.format.manifest import PART_BYTES, Manifest, Part
 from holdfast_train.format.names import CheckpointName

@@ -6,7 +6,7 @@ from typing import Any, Final
 import typer.main
 from scripts.generate import checkpoint_examples
 
-from holdfast.cli.main import app
+from holdfast_cli.main import app
 
 _EXAMPLES: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
     "holdfast checkpoints list": {"holdfast checkpoints list vit-faces -n vision": checkpoint_examples.listing},

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from holdfast.api.names import GROUP, JOB_PLURAL, VERSION
 from holdfast.api.objects import JOB_COLUMNS, JobColumn
-from holdfast.cli.jobs import view
+from holdfast_cli.jobs import view
 
 _WIDE = ("Node", "Reason")  # long texts; the loss, which kubectl hides too, has room in k9s
 _BLOCK = re.compile(r"(?<=```yml\n)views:\n.*?(?=```)", re.DOTALL)

@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 
 import aiohttp
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 Raw = dict[str, Any]
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from tests.bench.audit import AuditLog
 from tests.bench.control_plane.kwok import add_nodes
 from tests.support.operator.operator_process import OperatorProcess
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 
 @dataclass

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from tests.bench.goals import BY_KEY, Goal, Measured
 
-from holdfast.local import toolchain
+from holdfast_local import toolchain
 
 
 def surroundings() -> dict[str, str]:

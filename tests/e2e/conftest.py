@@ -9,7 +9,7 @@ from tests.support.cluster.local_cluster import running_cluster
 from tests.support.cluster.training_jobs import Pool, pool_nodes
 from tests.support.operator.operator_process import OperatorProcess
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 POOLS = 32  # pools for one pytest process; a test that breaks its nodes takes a pool that no later test uses
 

@@ -18,9 +18,9 @@ from tests.support.free_ports import free_port
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
-from holdfast.local import toolchain
-from holdfast.local.cluster import Cluster
-from holdfast.local.layout import Layout
+from holdfast_local import toolchain
+from holdfast_local.cluster import Cluster
+from holdfast_local.layout import Layout
 
 Alert = dict[str, Any]
 

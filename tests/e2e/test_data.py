@@ -15,8 +15,8 @@ from tests.support.cluster.training_jobs import Job, Pool, Raw, submit
 from tests.support.operator.operator_process import OperatorProcess
 
 from holdfast.api.objects import TrainingJob
-from holdfast.cli.jobs import describe
-from holdfast.local.cluster import Cluster
+from holdfast_cli.jobs import describe
+from holdfast_local.cluster import Cluster
 from holdfast_train.staging.folder import part_name
 
 MIB = 1 << 20

@@ -38,7 +38,7 @@ def processes_below(folder: Path) -> list[str]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_an_interrupted_demo_leaves_nothing_behind(folder: Path, number: signal.Signals) -> None:
     demo = subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli", "demo"],
+        [sys.executable, "-m", "holdfast_cli", "demo"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -65,7 +65,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(folder: Path, number: signal.
 @pytest.mark.thorough
 def test_from_a_plan_to_an_evaluated_package(folder: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast.cli", "demo", "--package", "--into", str(folder / "results")],
+        [sys.executable, "-m", "holdfast_cli", "demo", "--package", "--into", str(folder / "results")],
         capture_output=True, text=True, timeout=540, check=False, env={**os.environ, "TMPDIR": str(folder)},
     )  # fmt: skip
     said = done.stdout

@@ -11,7 +11,7 @@ from tests.support.cluster.training_jobs import Job, Pool, Raw, job_manifest, s3
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 QUICK = stub("--step-seconds", 0.01)
 SHORT = {"steps": 30}

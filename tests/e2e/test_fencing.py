@@ -10,7 +10,7 @@ from tests.support.cluster.training_jobs import Job, Pool, Raw, kinds, processes
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 from holdfast_train.commitlog.records import replay
 
 TOTAL = "total 20100"  # 200 steps, each exactly once

@@ -17,7 +17,7 @@ from tests.support.waiting import wait_for
 from holdfast.api import names
 from holdfast.api.scalars import format_time
 from holdfast.api.status import TrainingJobStatus
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 PRICES = {"spot": "1.02", "dedicated": "3060", "cpu": "0.2"}
 NOTICE = timedelta(seconds=12)

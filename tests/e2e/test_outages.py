@@ -9,7 +9,7 @@ from tests.support.cluster.training_jobs import Job, Pool, Raw, s3_secret, stora
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 ENDLESS = stub("--step-seconds", 0.05)  # 20 steps, and so one save, a second
 GOAL = {"steps": 1_000_000}  # nobody waits for it

@@ -14,8 +14,8 @@ from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
-from holdfast.local.cluster import Cluster
-from holdfast.local.errors import LocalError
+from holdfast_local.cluster import Cluster
+from holdfast_local.errors import LocalError
 
 STEPS = 120
 TOTAL = f"total {STEPS * (STEPS + 1) // 2}"  # each step exactly once

@@ -3,7 +3,7 @@
 from tests.support.cluster.training_jobs import Pool, submit
 from tests.support.operator.operator_process import OperatorProcess
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 SHOW = "import os; print('RUN', os.environ['RUN'], os.environ['WANDB_RUN_ID'], os.environ['WANDB_NAME'])"
 

@@ -23,8 +23,8 @@ from tests.support.trainer.as_it_is import SAVE_STEPS
 from tests.support.trainer.stores import REPOSITORY
 
 from holdfast.api.objects import TrainingJob
-from holdfast.cli.jobs import describe
-from holdfast.local.cluster import Cluster
+from holdfast_cli.jobs import describe
+from holdfast_local.cluster import Cluster
 
 pytestmark = pytest.mark.usefixtures("operator")
 EXAMPLE = yaml.safe_load((REPOSITORY / "examples/as-it-is.yaml").read_text(encoding="utf-8"))["spec"]

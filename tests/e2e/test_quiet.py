@@ -8,7 +8,7 @@ from tests.support.cluster.training_jobs import OPERATOR_USER, Pool, stub, submi
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 ASIDE = ("leases", "tokenreviews")
 

@@ -8,7 +8,7 @@ from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 QUICK = stub("--step-seconds", 0.01)
 SHORT = {"steps": 30}

@@ -9,7 +9,7 @@ from tests.support.cluster.training_jobs import Pool, kinds, restarts, storage_l
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 
 def test_moves_to_the_other_spot_node_and_loses_no_step(

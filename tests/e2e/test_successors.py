@@ -12,7 +12,7 @@ from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.api.scalars import parse_time
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 
 def on_tier(kind: str) -> Callable[[dict[str, Any]], bool]:

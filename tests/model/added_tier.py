@@ -20,9 +20,10 @@ from typing import Literal
 
 from holdfast.core.capacity.deadline import deadline
 from holdfast.core.capacity.policy_input import Rule
-from holdfast.simulate.economy import Outcome, Setting, Steady, playback, run
-from holdfast.simulate.synthetic import Climate, weather
-from holdfast.simulate.traces import Trace, read_traces
+from holdfast_cli.simulate.climate import Climate
+from holdfast_cli.simulate.traces import Trace, read_traces
+from holdfast_research.economy import Outcome, Setting, Steady, playback, run
+from holdfast_research.synthetic import weather
 
 HOUR, GAP = 3600.0, 600
 WORK = 48 * HOUR

@@ -19,10 +19,12 @@ from random import Random
 
 from holdfast.core.capacity.deadline import deadline
 from holdfast.core.capacity.policy_input import Choice, View
-from holdfast.simulate import trial
-from holdfast.simulate.economy import Market, Outcome, Setting, Watched, playback, run
-from holdfast.simulate.synthetic import Climate, comb, siren, sniper, weather, zones
-from holdfast.simulate.traces import Trace, read_traces
+from holdfast_cli.simulate.climate import Climate
+from holdfast_cli.simulate.machines import Watched
+from holdfast_cli.simulate.traces import Trace, read_traces
+from holdfast_research import trial
+from holdfast_research.economy import Market, Outcome, Setting, playback, run
+from holdfast_research.synthetic import comb, siren, sniper, weather, zones
 
 GAP = 600
 HOUR = 3600.0

@@ -6,11 +6,11 @@ from tests.model import added_tier
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.scalars import format_time
-from holdfast.simulate.durations import Durations
-from holdfast.simulate.economy import Outcome
-from holdfast.simulate.machines import Spell
-from holdfast.simulate.replay import Node, Schedule, replay
-from holdfast.simulate.world import BEGIN
+from holdfast_cli.simulate.durations import Durations
+from holdfast_cli.simulate.machines import Spell
+from holdfast_cli.simulate.replay import Node, Schedule, replay
+from holdfast_cli.simulate.world import BEGIN
+from holdfast_research.economy import Outcome
 
 SEEDS = range(1, 7)
 USUAL = ("slow cheap Spot (T4)", "half as fast expensive Spot", "very slow cheap Spot")

@@ -7,8 +7,8 @@ import pytest
 from tests.model import promise
 
 from holdfast.core.capacity.deadline import deadline
-from holdfast.simulate.economy import Setting, playback, run
-from holdfast.simulate.traces import Trace
+from holdfast_cli.simulate.traces import Trace
+from holdfast_research.economy import Setting, playback, run
 
 FIRST, JOBS = 1, 240
 DECIDED, WORK = 150, 8 * 3600.0

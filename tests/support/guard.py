@@ -62,8 +62,8 @@ def _guarded(kind: str, path: Path) -> Iterator[None]:
 
 
 def _take_down(root: str) -> None:
-    from holdfast.local.cluster import Cluster
-    from holdfast.local.errors import LocalError
+    from holdfast_local.cluster import Cluster
+    from holdfast_local.errors import LocalError
 
     with suppress(LocalError):  # it was not up yet, or is down already
         Cluster.load(Path(root)).down()

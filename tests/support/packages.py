@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from holdfast_train.package import load
-from holdfast_train.package.folder import file_entry, tensor_entries
-from holdfast_train.package.problem import Tensor
+from holdfast_model.package import load
+from holdfast_model.package.folder import file_entry, tensor_entries
+from holdfast_model.package.problem import Tensor
 
 KINDS = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "uint8": TensorProto.UINT8}
 Nodes = Sequence[tuple[str, Sequence[str], str]]
@@ -82,7 +82,7 @@ def rows(folder: Path, *, least: int = 1, **variants: Nodes) -> Path:
 
 def load_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluations run models in the test's own process, which is faster by a second for each."""
-    monkeypatch.setattr("holdfast_train.evaluation.measure.load", partial(load, isolated=False))
+    monkeypatch.setattr("holdfast_model.evaluation.measure.load", partial(load, isolated=False))
 
 
 NOT_NUMBERS: Nodes = [("Neg", ["x"], "a"), ("Log", ["a"], "logits")]

@@ -25,7 +25,7 @@ class UiProcess:
             "PYTHONPATH": f"{ROOT / 'operator'}{os.pathsep}{ROOT / 'images/trainer'}",
             "PYTHONUNBUFFERED": "1",
         }
-        command = [sys.executable, "-m", "holdfast.cli", "ui", "--no-open", *options]
+        command = [sys.executable, "-m", "holdfast_cli", "ui", "--no-open", *options]
         self.lines: list[str] = []
         self._process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -25,7 +25,7 @@ from tests.torture.chain import BrokenError
 from tests.torture.places import in_bucket, in_folder
 from tests.torture.server import ForkServer
 
-from holdfast.local import toolchain
+from holdfast_local import toolchain
 
 JOB = 25
 

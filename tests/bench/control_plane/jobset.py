@@ -14,11 +14,11 @@ from tests.bench.control_plane.controller_process import ControllerProcess
 from tests.bench.waiting import until
 from tests.support.waiting import wait_for
 
-from holdfast.local import golang, ports, toolchain
-from holdfast.local.cluster import Cluster
-from holdfast.local.errors import LocalError, ToolError
-from holdfast.local.pki import Pki
-from holdfast.local.progress_bar import Silent
+from holdfast_local import golang, ports, toolchain
+from holdfast_local.cluster import Cluster
+from holdfast_local.errors import LocalError, ToolError
+from holdfast_local.pki import Pki
+from holdfast_local.progress_bar import Silent
 
 NAMESPACE, ACCOUNT = "jobset-system", "jobset-controller-manager"
 USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"

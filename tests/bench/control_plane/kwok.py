@@ -9,8 +9,8 @@ from tests.bench.api import Api
 from tests.bench.control_plane.controller_process import ControllerProcess
 from tests.bench.waiting import until
 
-from holdfast.local import toolchain
-from holdfast.local.cluster import Cluster
+from holdfast_local import toolchain
+from holdfast_local.cluster import Cluster
 
 MANAGED = "kwok.x-k8s.io/node"
 GROUP = "bench.holdfast.dev/group"

@@ -17,7 +17,7 @@ from tests.bench.jobs import HOLDFAST, JOB, JOBSET, Kind, on_nodes
 from tests.bench.stats import Sample
 from tests.bench.waiting import until
 
-from holdfast.local.errors import ToolError
+from holdfast_local.errors import ToolError
 
 JOBS = 100
 NODES = 8  # of one job

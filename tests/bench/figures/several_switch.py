@@ -27,8 +27,8 @@ from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
-from holdfast.local.cluster import Cluster, NodeSpec
-from holdfast.local.config import Capacity
+from holdfast_local.cluster import Cluster, NodeSpec
+from holdfast_local.config import Capacity
 from holdfast_train.pod.launcher.member_call import CALL_SECONDS, WAIT_SECONDS
 
 NODES = 4

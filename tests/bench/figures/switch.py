@@ -15,7 +15,7 @@ from tests.support.cluster.training_jobs import Job, Pool, pool_nodes, submit
 from tests.support.operator.operator_process import OperatorProcess
 
 from holdfast.api.scalars import parse_duration
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 NOTICE = timedelta(seconds=60)
 COMMAND = ["python", "-m", "tests.bench.timed_trainer", "--batch", "4", "--context", "64", "--show-every", "1000000"]

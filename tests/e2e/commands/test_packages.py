@@ -13,8 +13,8 @@ from tests.support.operator.operator_process import OperatorProcess
 from tests.support.trainer.stores import REPOSITORY
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
-from holdfast_train.package import load
+from holdfast_local.cluster import Cluster
+from holdfast_model.package import load
 
 
 @pytest.mark.thorough
@@ -32,7 +32,7 @@ def test_a_package_is_made_although_its_node_is_taken_away(
     begun, go = tmp_path / "begun", tmp_path / "go"
     asked = subprocess.Popen(
         [
-            sys.executable, "-m", "holdfast.cli", "package", "job", "-n", namespace, "--problem", "packaged:problem",
+            sys.executable, "-m", "holdfast_cli", "package", "job", "-n", namespace, "--problem", "packaged:problem",
             "--argument", str(begun), "--argument", str(go), "--variant", "safetensors", "--variant", "onnx",
             "--to", str(tmp_path / "model"),
         ],

@@ -12,10 +12,10 @@ from tests.support.operator.operator_process import OperatorProcess
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import TrainingJobStatus
-from holdfast.cli.plan.inputs import Wishes, prepare
-from holdfast.local.cluster import Cluster
-from holdfast.simulate.machines import Spell
-from holdfast.simulate.plan import Draw, Market, Way, run
+from holdfast_cli.plan.inputs import Wishes, prepare
+from holdfast_cli.simulate.machines import Spell
+from holdfast_cli.simulate.plan import Draw, Market, Way, run
+from holdfast_local.cluster import Cluster
 
 STEPS: Final = 4000  # so that whole seconds, in which a kubelet tells starts and ends, are small
 

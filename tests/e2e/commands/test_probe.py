@@ -17,7 +17,7 @@ from tests.support.waiting import wait_for
 
 from holdfast.api.names import LABEL_PROBE_OF
 from holdfast.api.scalars import parse_duration
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 PROGRAM = str(Path(sys.executable).with_name("holdfast"))
 

@@ -14,12 +14,12 @@ from holdfast.api.attempt import AttemptRecord
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.observe.config import OperatorConfig
-from holdfast.local.cluster import Cluster
 from holdfast.runtime.settings import Settings
-from holdfast.simulate.durations import Durations
-from holdfast.simulate.machines import Spell
-from holdfast.simulate.replay import Node, Schedule, replay
-from holdfast.simulate.world import CONFIG
+from holdfast_cli.simulate.durations import Durations
+from holdfast_cli.simulate.machines import Spell
+from holdfast_cli.simulate.replay import Node, Schedule, replay
+from holdfast_cli.simulate.world import CONFIG
+from holdfast_local.cluster import Cluster
 
 EVERY, STEPS = 20, 2600  # enough for whole seconds, in which a kubelet tells starts and ends, to be small
 NOTICE = timedelta(seconds=12)

@@ -9,8 +9,8 @@ from pathlib import Path
 from tests.support.cluster.training_jobs import Pool, Raw, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
 
-from holdfast.cli.errors import ExitCode
-from holdfast.local.cluster import Cluster
+from holdfast_cli.errors import ExitCode
+from holdfast_local.cluster import Cluster
 
 USER = "reader"
 

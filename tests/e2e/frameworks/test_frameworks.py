@@ -14,7 +14,7 @@ from tests.support.operator.operator_process import OperatorProcess
 from tests.support.trainer.stores import REPOSITORY, variables
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 # Starts of torch and of its frameworks take minutes on a busy machine.
 pytestmark = [pytest.mark.training, pytest.mark.timeout(900)]

@@ -8,7 +8,7 @@ import pytest
 from tests.support.cluster.training_jobs import Job, Pool, Raw, submit
 from tests.support.operator.operator_process import OperatorProcess
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 
 def holdfast(job: Job, *arguments: str) -> str:

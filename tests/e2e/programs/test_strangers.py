@@ -14,7 +14,7 @@ from tests.support.cluster.training_jobs import Job, Pool, kinds, restarts, stor
 from tests.support.trainer.stores import REPOSITORY
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 pytestmark = [pytest.mark.usefixtures("operator"), pytest.mark.timeout(900)]
 PROGRAMS = REPOSITORY / "tests/support/trainer/strangers"

@@ -17,8 +17,8 @@ from tests.support.operator.service import service
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
-from holdfast.local.cluster import Cluster, NodeSpec
-from holdfast.local.config import Capacity
+from holdfast_local.cluster import Cluster, NodeSpec
+from holdfast_local.config import Capacity
 
 pytestmark = [pytest.mark.training, needs_isolation]
 

@@ -14,7 +14,7 @@ from tests.support.cluster.training_jobs import Pool, Raw, restarts, storage_log
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 __all__ = ["collector"]
 

@@ -15,7 +15,7 @@ from tests.support.cluster.training_jobs import GPU, Pool, Raw, restarts
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 pytestmark = pytest.mark.training
 

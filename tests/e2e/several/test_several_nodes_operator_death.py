@@ -14,7 +14,7 @@ from tests.support.cluster.training_jobs import Job, Pool, Raw, restarts
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 TAKEN = "spot-1"
 

@@ -5,7 +5,7 @@ from tests.support.cluster.training_jobs import Job, Pool, restarts, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 pytestmark = [pytest.mark.training, pytest.mark.thorough]  # half a minute of training on two nodes
 

@@ -12,7 +12,7 @@ from tests.support.operator.operator_process import OperatorProcess
 from tests.support.operator.service import service
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 STEPS = 300
 LEASE = {"lease_duration": 4, "lease_renew": 1}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.local.cluster import Cluster
 from holdfast.runtime.apiserver.client import Client
+from holdfast_local.cluster import Cluster
 
 ROOT = Path(__file__).parents[3]
 Answer = dict[str, Any]

@@ -9,7 +9,7 @@ from tests.support.cluster.local_cluster import apply, exists
 from tests.support.manifests.good_manifests import GOOD, changed
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.check.command import app
+from holdfast_cli.check.command import app
 
 pytestmark = pytest.mark.cluster
 

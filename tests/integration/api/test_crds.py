@@ -19,8 +19,8 @@ from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import CapacityProfileStatus
 from holdfast.api.review import is_ours
 from holdfast.api.status import Phase, Progress, TrainingJobStatus
-from holdfast.cli.check.manifests import read
-from holdfast.local.errors import LocalError
+from holdfast_cli.check.manifests import read
+from holdfast_local.errors import LocalError
 
 pytestmark = pytest.mark.cluster
 

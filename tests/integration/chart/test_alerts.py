@@ -9,7 +9,7 @@ import pytest
 import yaml
 from scripts.generate.dashboards.files import ALL
 
-from holdfast.local import toolchain
+from holdfast_local import toolchain
 
 RULES = Path(__file__).resolve().parents[3] / "charts" / "holdfast" / "files" / "alerts.yaml"
 PINT_SETTINGS = Path(__file__).resolve().parents[3] / ".pint.hcl"

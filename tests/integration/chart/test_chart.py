@@ -13,10 +13,10 @@ from scripts.generate.dashboards.files import files
 from tests.support.cluster.local_cluster import apply
 
 from holdfast.api import crds, names, rbac
-from holdfast.local import toolchain
-from holdfast.local.cluster import Cluster
-from holdfast.local.errors import LocalError
 from holdfast.runtime.settings import Settings
+from holdfast_local import toolchain
+from holdfast_local.cluster import Cluster
+from holdfast_local.errors import LocalError
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "holdfast"

@@ -18,9 +18,9 @@ from tests.support.operator import operator_image
 from tests.support.waiting import wait_for
 
 from holdfast.api import names, rbac
-from holdfast.local import toolchain
-from holdfast.local.cluster import Cluster
-from holdfast.local.config import DEFAULT_IMAGES
+from holdfast_local import toolchain
+from holdfast_local.cluster import Cluster
+from holdfast_local.config import DEFAULT_IMAGES
 
 pytestmark = pytest.mark.cluster
 

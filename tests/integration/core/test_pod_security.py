@@ -9,8 +9,8 @@ from tests.support.decisions.snapshots import attempt, job
 
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.pod_manifest import build_pod
-from holdfast.local.cluster import Cluster
-from holdfast.local.errors import LocalError
+from holdfast_local.cluster import Cluster
+from holdfast_local.errors import LocalError
 
 IMAGE = "registry.example/train:1"
 

@@ -17,7 +17,7 @@ from tests.support.cluster.agent_pods import (
 )
 from tests.support.cluster.local_cluster import apply, get
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

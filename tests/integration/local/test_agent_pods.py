@@ -21,7 +21,7 @@ from tests.support.cluster.agent_pods import (
 from tests.support.cluster.local_cluster import get
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

@@ -18,14 +18,14 @@ from tests.support.cluster.local_cluster import apply, audit_events, exists, run
 from tests.support.waiting import wait_for
 from typer.testing import CliRunner
 
-from holdfast.cli.main import app
-from holdfast.local.access import OPERATOR_NAMESPACE
-from holdfast.local.agent.container import procfs
-from holdfast.local.agent.container.process import agent_mark
-from holdfast.local.cluster import Cluster, ClusterConfig, NodeSpec, up
-from holdfast.local.config import COMPONENTS
-from holdfast.local.errors import AlreadyUpError, LocalError
-from holdfast.local.state import ClusterState
+from holdfast_cli.main import app
+from holdfast_local.access import OPERATOR_NAMESPACE
+from holdfast_local.agent.container import procfs
+from holdfast_local.agent.container.process import agent_mark
+from holdfast_local.cluster import Cluster, ClusterConfig, NodeSpec, up
+from holdfast_local.config import COMPONENTS
+from holdfast_local.errors import AlreadyUpError, LocalError
+from holdfast_local.state import ClusterState
 
 pytestmark = pytest.mark.cluster
 

@@ -10,8 +10,8 @@ from tests.support.cluster.monitoring import ask
 from tests.support.waiting import wait_for
 from typer.testing import CliRunner
 
-from holdfast.cli.main import app
-from holdfast.local.cluster import Cluster
+from holdfast_cli.main import app
+from holdfast_local.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

@@ -7,7 +7,7 @@ from tests.support.cluster.agent_pods import container, pod, run, until_phase
 from tests.support.cluster.local_cluster import exists, fresh_namespace, get, running_cluster
 from tests.support.waiting import wait_for
 
-from holdfast.local.config import load_nodes
+from holdfast_local.config import load_nodes
 
 pytestmark = pytest.mark.cluster
 

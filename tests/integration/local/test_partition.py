@@ -26,8 +26,8 @@ from tests.support.cluster.isolated import needs_isolation
 from tests.support.cluster.local_cluster import fresh_namespace, get, running_cluster
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster, NodeSpec
-from holdfast.local.errors import ControlError
+from holdfast_local.cluster import Cluster, NodeSpec
+from holdfast_local.errors import ControlError
 
 pytestmark = [pytest.mark.cluster, needs_isolation]
 

@@ -5,7 +5,7 @@ import urllib.request
 import pytest
 from tests.support.cluster.agent_pods import container, pod, run, server, until_gone, until_phase, until_ready
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.cluster.local_cluster import apply, get, items
 from tests.support.operator.operator_process import OperatorProcess
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 LEASE = {"lease_duration": 3, "lease_renew": 0.5}
 CRD = "customresourcedefinition/trainingjobs.holdfast.dev"

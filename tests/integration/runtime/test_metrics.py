@@ -10,7 +10,7 @@ from tests.support.cluster.local_cluster import apply, get
 from tests.support.operator.operator_process import NAMESPACE, OperatorProcess
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 Make = Callable[..., OperatorProcess]

@@ -11,7 +11,7 @@ from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 
@@ -183,7 +183,7 @@ def test_release_before_uninstalling(installed: Cluster, operators: Make, jobs: 
     operator.stop()
     from typer.testing import CliRunner
 
-    from holdfast.cli.operator import app
+    from holdfast_cli.operator import app
 
     result = CliRunner().invoke(app, ["release", "--kubeconfig", str(installed.admin_kubeconfig)])
     assert result.exit_code == 0, result.output

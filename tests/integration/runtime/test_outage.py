@@ -7,7 +7,7 @@ import pytest
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 Make = Callable[..., OperatorProcess]

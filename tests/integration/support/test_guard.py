@@ -14,8 +14,8 @@ from tests.support.cluster.isolated import needs_isolation
 from tests.support.guard import REPOSITORY
 from tests.support.waiting import wait_for
 
-from holdfast.local.network.links import NAMESPACES
-from holdfast.local.state import ClusterState
+from holdfast_local.network.links import NAMESPACES
+from holdfast_local.state import ClusterState
 
 RUN = """
 import subprocess

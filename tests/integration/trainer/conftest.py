@@ -15,7 +15,7 @@ from tests.support.free_ports import free_port
 from tests.support.http.progress_endpoint import Endpoint, serving
 from tests.support.waiting import wait_for
 
-from holdfast.local import toolchain
+from holdfast_local import toolchain
 
 
 class S3Server:

@@ -13,7 +13,7 @@ from tests.support.trainer.secret_files import SecretFiles
 from tests.support.trainer.stores import stub_command, variables
 from tests.support.waiting import wait_for
 
-from holdfast.local import toolchain
+from holdfast_local import toolchain
 from holdfast_protocol.settings import Every
 from holdfast_train.environment import Credentials
 from holdfast_train.errors import StorageDeniedError

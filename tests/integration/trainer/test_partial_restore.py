@@ -13,7 +13,7 @@ from tests.support.trainer.stores import REPOSITORY, variables
 from typer.testing import CliRunner
 
 import holdfast_train
-from holdfast.cli.main import app
+from holdfast_cli.main import app
 from holdfast_train.format.manifest import Manifest, decode
 from holdfast_train.storage.checksums import CHUNK_BYTES
 from holdfast_train.storage.folder import FolderStorage

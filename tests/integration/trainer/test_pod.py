@@ -15,7 +15,7 @@ from tests.support.trainer.stores import LAUNCHER, stub_command, variables
 from tests.support.waiting import wait_for
 from typer.testing import CliRunner
 
-from holdfast.cli.main import app
+from holdfast_cli.main import app
 from holdfast_protocol.settings import Every
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.cluster.local_cluster import apply, exists, get
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 PLAIN = "holdfast.dev/plain:local"
 TRAINER = "holdfast.dev/trainer:local"

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.support.cluster.training_jobs import Job, Raw, submit
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 STEPS = 1000
 TOTAL = STEPS * (STEPS + 1) // 2

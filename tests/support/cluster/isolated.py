@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.local.errors import ConfigError
-from holdfast.local.network import links
+from holdfast_local.errors import ConfigError
+from holdfast_local.network import links
 
 
 def _missing() -> str:

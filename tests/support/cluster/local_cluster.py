@@ -14,9 +14,9 @@ from tests.support.guard import guarded_cluster, temporary_folder
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
-from holdfast.local.cluster import Cluster, ClusterConfig, up
-from holdfast.local.errors import LocalError
-from holdfast.local.layout import Layout
+from holdfast_local.cluster import Cluster, ClusterConfig, up
+from holdfast_local.errors import LocalError
+from holdfast_local.layout import Layout
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from typing import Any
 import yaml
 from scripts.generate.dashboards.files import ALL
 
-from holdfast.local import toolchain
-from holdfast.local.cluster import Cluster
-from holdfast.local.monitoring import RULES
+from holdfast_local import toolchain
+from holdfast_local.cluster import Cluster
+from holdfast_local.monitoring import RULES
 
 STEP = 2  # seconds between two points of a query, as between two scrapes
 

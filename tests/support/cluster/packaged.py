@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from holdfast_model.package import Problem, Tensor
 from holdfast_train import Run
-from holdfast_train.package import Problem, Tensor
 
 
 def make_model() -> nn.Module:

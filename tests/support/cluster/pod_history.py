@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from holdfast.api import names
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 
 class PodWatch:

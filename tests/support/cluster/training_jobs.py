@@ -11,10 +11,10 @@ from tests.support.cluster.local_cluster import apply, audit_events, exists, get
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
-from holdfast.cli.demo.bucket import commit_log
-from holdfast.local.cluster import Cluster, NodeSpec
-from holdfast.local.config import Capacity
-from holdfast.local.errors import LocalError
+from holdfast_local.cluster import Cluster, NodeSpec
+from holdfast_local.config import Capacity
+from holdfast_local.demo.bucket import commit_log
+from holdfast_local.errors import LocalError
 from holdfast_train.commitlog.records import Record
 
 GPU = "nvidia.com/gpu"

@@ -3,11 +3,11 @@
 from datetime import timedelta
 
 from holdfast.api.attempt import AttemptState
-from holdfast.cli.jobs.describe import what_next
 from holdfast.core.decision import Decision
 from holdfast.core.observe.look import look
 from holdfast.core.observe.situation import Sight
 from holdfast.core.observe.snapshot import Snapshot
+from holdfast_cli.jobs.describe import what_next
 
 LATEST = timedelta(hours=1)
 NEVER_ENDS = timedelta(hours=2)  # longer than every grace, notice and margin in the snapshots

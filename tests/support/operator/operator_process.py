@@ -14,7 +14,7 @@ from typing import Any, Self
 from tests.support.free_ports import free_port
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 NAMESPACE = "holdfast-system"
 RENDERED_AT = "holdfast_metrics_rendered_timestamp_seconds"

@@ -10,10 +10,10 @@ from tests.support.http.scripted_api_server import FakeApi, failure, fake_api, l
 from tests.support.manifests.observed_jobs import RUNNING, UID, raw_job
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.cluster import completion, live_list
-from holdfast.cli.cluster.connect import Target
-from holdfast.cli.errors import ExitCode
-from holdfast.cli.main import app
+from holdfast_cli.cluster import completion, live_list
+from holdfast_cli.cluster.connect import Target
+from holdfast_cli.errors import ExitCode
+from holdfast_cli.main import app
 
 JOB = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs/job"
 JOBS = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs"

@@ -7,8 +7,8 @@ import pytest
 from tests.unit.trainer.pod.launcher.hang.test_blame import LOADS, rank
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.errors import ExitCode
-from holdfast.cli.main import app
+from holdfast_cli.errors import ExitCode
+from holdfast_cli.main import app
 from holdfast_train.pod import evidence
 from holdfast_train.storage.folder import FolderStorage
 

@@ -12,10 +12,10 @@ from tests.support.http.scripted_api_server import FakeApi, fake_api, listing
 from tests.support.manifests.observed_jobs import raw_job
 from typer.testing import CliRunner, Result
 
-from holdfast.cli import kubectl_plugin
-from holdfast.cli.__main__ import main
-from holdfast.cli.kubectl_plugin import under_its_name
-from holdfast.cli.main import app
+from holdfast_cli import kubectl_plugin
+from holdfast_cli.__main__ import main
+from holdfast_cli.kubectl_plugin import under_its_name
+from holdfast_cli.main import app
 
 BIN = Path(sys.executable).parent
 JOBS = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs"

@@ -7,14 +7,14 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from holdfast.cli.main import Group, app
+from holdfast_cli.main import Group, app
 
 HEAVY = ("aiohttp", "boto3", "cryptography", "kopf", "kubernetes")
 
 
 def imported_by(*command: str) -> set[str]:
     """The first parts of the names of all modules that the command imports."""
-    line = f"from holdfast.cli.main import app; app({list(command)!r}, standalone_mode=False)"
+    line = f"from holdfast_cli.main import app; app({list(command)!r}, standalone_mode=False)"
     told = f"{line}; import sys; print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, timeout=120, check=True)
     return {name.partition(".")[0] for name in done.stderr.split()}

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from holdfast.api.names import ANNOTATION_FORGIVEN
 from holdfast.api.scalars import format_time, parse_time
-from holdfast.cli.main import app
 from holdfast.core.observe.digest import digest
+from holdfast_cli.main import app
 
 PROFILES = "/apis/holdfast.dev/v1alpha1/capacityprofiles"
 NODES = "/api/v1/nodes"

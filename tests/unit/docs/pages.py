@@ -14,7 +14,13 @@ KINDS: Final = {
     "reference": "Reference",
     "concepts": "Concepts",
 }
-PAGES: Final = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "images").rglob("*.md")})
+PAGES: Final = sorted(
+    {
+        *ROOT.glob("*.md"),
+        *DOCS.rglob("*.md"),
+        *(path for top in ("images", "operator", "tests/research") for path in (ROOT / top).rglob("*.md")),
+    }
+)
 GENERATED: Final = frozenset(DOCS / "reference" / name for name in ("api.md", "cli.md", "decisions.md"))
 
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)

@@ -15,8 +15,8 @@ import yaml
 from tests.unit.docs.pages import GENERATED, PAGES, ROOT, Block, blocks, prose, relative
 from typer.testing import CliRunner
 
-from holdfast.cli.check.command import app as check
-from holdfast.cli.main import app
+from holdfast_cli.check.command import app as check
+from holdfast_cli.main import app
 from holdfast_train.exchange import command as holdfast_train
 
 SHELL = [block for page in PAGES if page not in GENERATED for block in blocks(page, "sh")]

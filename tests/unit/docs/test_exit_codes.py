@@ -11,10 +11,10 @@ from tests.unit.docs.pages import DOCS
 from typer.testing import CliRunner
 
 from holdfast.api.errors import ExitCode
-from holdfast.cli.main import app
-from holdfast.cli.terminal.interruptible import interruptible
 from holdfast.runtime import command as operator_command
 from holdfast.runtime.errors import ApiError
+from holdfast_cli.main import app
+from holdfast_cli.terminal.interruptible import interruptible
 from holdfast_train import errors
 from holdfast_train.exchange import command as train_command
 from holdfast_train.pod.launcher import program
@@ -60,7 +60,7 @@ def test_both_programs_give_an_error_of_the_storage_the_same_code(
 
     for name in ("keys", "entries", "get", "size"):
         monkeypatch.setattr(FolderStorage, name, fail)
-    monkeypatch.setattr("holdfast.cli.storage.address.PATIENCE", 0.0)
+    monkeypatch.setattr("holdfast_cli.storage.address.PATIENCE", 0.0)
     monkeypatch.setattr("holdfast_train.exchange.exporting.PATIENCE_SECONDS", 0.0)
     assert holdfast("checkpoints", "list", str(tmp_path)) == code
     assert train_command.main(["export", str(tmp_path), str(tmp_path / "out")]) == code

@@ -8,7 +8,7 @@ from tests.unit.docs.pages import DOCS, ROOT, blocks
 from tests.unit.docs.test_commands import commands, parse_only
 from typer.testing import CliRunner
 
-from holdfast.cli.main import app
+from holdfast_cli.main import app
 
 __all__ = ["parse_only"]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.local import access
-from holdfast.local.errors import LocalError
-from holdfast.local.layout import Layout
+from holdfast_local import access
+from holdfast_local.errors import LocalError
+from holdfast_local.layout import Layout
 
 # Fails twice as kubectl does that looks before the API server has written a condition; then it does what `{1}` says.
 KUBECTL = """#!/bin/sh

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.local.assets import BINARIES
-from holdfast.local.errors import ToolError
-from holdfast.local.progress_bar import Silent, Update
-from holdfast.local.toolchain import TOOLS, build, module_version
+from holdfast_local.assets import BINARIES
+from holdfast_local.errors import ToolError
+from holdfast_local.progress_bar import Silent, Update
+from holdfast_local.toolchain import TOOLS, build, module_version
 
 KUBERNETES = module_version(TOOLS["kubernetes"])
 ETCD = module_version(TOOLS["kubernetes"], "go.etcd.io/etcd/server/v3")

@@ -8,9 +8,9 @@ import psutil
 import pytest
 from tests.support.cluster.isolated import needs_isolation
 
-from holdfast.local import bringup, toolchain
-from holdfast.local.cluster import Cluster, ClusterConfig, up
-from holdfast.local.errors import (
+from holdfast_local import bringup, toolchain
+from holdfast_local.cluster import Cluster, ClusterConfig, up
+from holdfast_local.errors import (
     AlreadyUpError,
     ConfigError,
     LocalError,
@@ -19,12 +19,12 @@ from holdfast.local.errors import (
     StartError,
     ToolError,
 )
-from holdfast.local.layout import Layout
-from holdfast.local.locking import exclusive
-from holdfast.local.network import links
-from holdfast.local.network.plan import NetworkPlan
-from holdfast.local.processes import ProcessRecord
-from holdfast.local.state import ClusterState
+from holdfast_local.layout import Layout
+from holdfast_local.locking import exclusive
+from holdfast_local.network import links
+from holdfast_local.network.plan import NetworkPlan
+from holdfast_local.processes import ProcessRecord
+from holdfast_local.state import ClusterState
 
 
 @pytest.fixture

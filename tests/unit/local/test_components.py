@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from holdfast.local import components
-from holdfast.local.config import PORTS, ClusterConfig, Timings
-from holdfast.local.layout import Layout
-from holdfast.local.state import ClusterState, S3Access
+from holdfast_local import components
+from holdfast_local.config import PORTS, ClusterConfig, Timings
+from holdfast_local.layout import Layout
+from holdfast_local.state import ClusterState, S3Access
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from holdfast.local.config import DEFAULT_NODES, ClusterConfig, NodeSpec, Timings, load_nodes
-from holdfast.local.errors import ConfigError
-from holdfast.local.state import ClusterState
+from holdfast_local.config import DEFAULT_NODES, ClusterConfig, NodeSpec, Timings, load_nodes
+from holdfast_local.errors import ConfigError
+from holdfast_local.state import ClusterState
 
 
 def test_the_default_layout_is_two_spot_one_dedicated_one_cpu() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.local.control import order
-from holdfast.local.errors import ControlError
-from holdfast.local.layout import Layout
+from holdfast_local.control import order
+from holdfast_local.errors import ControlError
+from holdfast_local.layout import Layout
 
 Agent = Callable[[bytes], list[bytes]]
 

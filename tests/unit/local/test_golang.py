@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.local import golang
-from holdfast.local.errors import ToolError
-from holdfast.local.progress_bar import Silent
+from holdfast_local import golang
+from holdfast_local.errors import ToolError
+from holdfast_local.progress_bar import Silent
 
 
 @pytest.fixture

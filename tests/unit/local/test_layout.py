@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.local.layout import cache_dir, default_root
+from holdfast_local.layout import cache_dir, default_root
 
 
 @pytest.fixture(autouse=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from filelock import Timeout
 
-from holdfast.local.locking import exclusive
+from holdfast_local.locking import exclusive
 
 HOLDER = """
 import sys, pathlib
-from holdfast.local.locking import exclusive
+from holdfast_local.locking import exclusive
 with exclusive(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

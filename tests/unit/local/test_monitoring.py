@@ -7,11 +7,11 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from holdfast.local import monitoring
-from holdfast.local.cluster import Cluster, ClusterConfig, up
-from holdfast.local.errors import LocalError
-from holdfast.local.layout import Layout
-from holdfast.local.state import ClusterState
+from holdfast_local import monitoring
+from holdfast_local.cluster import Cluster, ClusterConfig, up
+from holdfast_local.errors import LocalError
+from holdfast_local.layout import Layout
+from holdfast_local.state import ClusterState
 
 
 @pytest.fixture

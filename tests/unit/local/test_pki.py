@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from holdfast.local.pki import Pki
+from holdfast_local.pki import Pki
 
 
 @pytest.fixture

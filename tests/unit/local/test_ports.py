@@ -8,8 +8,8 @@ from threading import Thread
 
 import pytest
 
-from holdfast.local.errors import PortTakenError
-from holdfast.local.ports import HOST, answers_ok, free
+from holdfast_local.errors import PortTakenError
+from holdfast_local.ports import HOST, answers_ok, free
 
 
 def test_ports_are_different_and_can_be_bound() -> None:

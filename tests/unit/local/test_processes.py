@@ -9,8 +9,8 @@ import psutil
 import pytest
 from tests.support.waiting import wait_for
 
-from holdfast.local import processes
-from holdfast.local.processes import ProcessRecord, ProcessState
+from holdfast_local import processes
+from holdfast_local.processes import ProcessRecord, ProcessState
 
 STUBBORN = "import signal,time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
 

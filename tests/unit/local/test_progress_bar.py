@@ -6,7 +6,7 @@ import threading
 import pytest
 from rich.console import Console
 
-from holdfast.local.progress_bar import ConsoleReport, Silent
+from holdfast_local.progress_bar import ConsoleReport, Silent
 
 
 def run(console: Console) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.local.config import ClusterConfig
-from holdfast.local.errors import LocalError, NotUpError
-from holdfast.local.processes import ProcessRecord
-from holdfast.local.state import ClusterState, S3Access
+from holdfast_local.config import ClusterConfig
+from holdfast_local.errors import LocalError, NotUpError
+from holdfast_local.processes import ProcessRecord
+from holdfast_local.state import ClusterState, S3Access
 
 
 def state(root: Path) -> ClusterState:

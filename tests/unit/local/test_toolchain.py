@@ -15,10 +15,10 @@ from typing import NamedTuple
 import pytest
 from tests.support.waiting import wait_for
 
-from holdfast.local import toolchain
-from holdfast.local.errors import ToolError
-from holdfast.local.progress_bar import Silent
-from holdfast.local.toolchain import TOOLS, ToolName, build, build_all, cache_key, cached, flags
+from holdfast_local import toolchain
+from holdfast_local.errors import ToolError
+from holdfast_local.progress_bar import Silent
+from holdfast_local.toolchain import TOOLS, ToolName, build, build_all, cache_key, cached, flags
 
 VERSION = 'if [ "$1" = env ]; then echo go1.99.0; exit; fi\n'
 PACKAGES = 'if [ "$1" = list ]; then seq 12; exit; fi\n'
@@ -71,7 +71,7 @@ def test_a_tool_is_built_once_and_then_found(fake: Fake) -> None:
 def test_a_killed_build_leaves_no_tool_and_the_next_one_is_whole(fake: Fake, tmp_path: Path) -> None:
     fake.go(HANGS)
     pid_file = tmp_path / "pid"
-    script = "import sys, pathlib; from holdfast.local import toolchain\n"
+    script = "import sys, pathlib; from holdfast_local import toolchain\n"
     script += "toolchain.MODULES = pathlib.Path(sys.argv[1]); toolchain.build('versitygw')"
     builder = subprocess.Popen(
         [sys.executable, "-c", script, fake.modules], env={**os.environ, "PID_FILE": str(pid_file)}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.protocol.strategies import JSON, TEXTS, documents
 
-from holdfast.local.agent.container.env import expand
+from holdfast_local.agent.container.env import expand
 from holdfast_protocol import settings
 from holdfast_protocol.document import DocumentError, encode, to_text
 from holdfast_protocol.settings import Every, Keep, Settings, Spike, Stall

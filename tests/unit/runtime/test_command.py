@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from holdfast.cli.operator import app
 from holdfast.runtime import command
 from holdfast.runtime.settings import Settings
+from holdfast_cli.operator import app
 
 EXTRAS = ("awscrt", "boto3", "botocore", "filelock", "holdfast_train", "psutil", "rich", "typer")
 UNREACHABLE = {

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,8 +23,10 @@ from torch.nn import functional as F  # noqa: N812
 from torch.nn.parallel import DistributedDataParallel
 
 from holdfast_train import ElasticSampler, Run
-from holdfast_train import package as packages
 from holdfast_train.examples.images import Pictures, open_images
+
+if TYPE_CHECKING:
+    from holdfast_train import package as packages
 
 
 @dataclass(frozen=True)
@@ -180,11 +183,13 @@ def training(*arguments: str, batch: int | None = None) -> tuple[nn.Module, Call
     return model, partial(learn, model, optimizer, images, labels)
 
 
-def problem(*arguments: str) -> packages.Problem:
+def problem(*arguments: str) -> "packages.Problem":
     """For `holdfast-train package`: what goes into the model, what comes out, and how good it is.
 
     `arguments`: the options of the training that say how large the model is, and where its pictures are.
     """
+    from holdfast_train import package as packages  # noqa: PLC0415 - holdfast-model: a training runs without it
+
     options = parse(arguments)
     train, test, classes = open_images(options.data, options.image)
 

@@ -1,4 +1,8 @@
-"""The command holdfast-train: checkpoints in other formats, packages, what data contains, and memory."""
+"""The command holdfast-train: checkpoints in other formats.
+
+What it does with models and data, such as `package` and `evaluate`, is in holdfast-model: entry points of the group
+GROUP, each a function that gets `commands` and `storage` as `_add_export` does.
+"""
 
 import argparse
 import os
@@ -6,14 +10,14 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from holdfast_train.errors import CommandCode, HoldfastTrainError, StateError
-from holdfast_train.exchange import data_command, estimate_command, evaluate_command, package_command
 from holdfast_train.exchange.exporting import FORMATS, Format, export
 from holdfast_train.exchange.importing import import_checkpoint, open_source
 from holdfast_train.exchange.lines import say, show
@@ -94,11 +98,12 @@ def make_parser() -> argparse.ArgumentParser:
     s3.add_argument("--region", metavar="NAME", help="region of the bucket (default: $AWS_REGION)")
     _add_export(commands, storage)
     _add_import(commands, storage)
-    package_command.add_package(commands, storage)
-    package_command.add_test(commands)
-    evaluate_command.add_evaluate(commands)
-    data_command.add_data(commands)
-    estimate_command.add_estimate(commands, size)
+    installed = entry_points(group=GROUP)
+    for name in OF_MODELS:
+        if name in installed.names:
+            installed[name].load()(commands, storage)
+        else:
+            commands.add_parser(name, help=f"needs holdfast-model: {INSTALL}", add_help=False)
     return parser
 
 
@@ -119,6 +124,7 @@ def _add_export(commands: "Commands", storage: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-shard-size", metavar="SIZE", type=size, default=size("5GB"),
         help="largest safetensors file; more data goes into several files with an index "
         "(default: 5GB, as in Hugging Face Transformers; GB is 10^9 bytes, GiB 2^30)")  # fmt: skip
+    parser.set_defaults(work=_export)
 
 
 def _add_import(commands: "Commands", storage: argparse.ArgumentParser) -> None:
@@ -133,6 +139,7 @@ def _add_import(commands: "Commands", storage: argparse.ArgumentParser) -> None:
         "--step", metavar="N", type=step, help="step of the checkpoint (default: that of an export, or 0)"
     )
     parser.add_argument("--name", metavar="NAME", help="name of the object in Run (default: model)")
+    parser.set_defaults(work=_import)
 
 
 def _export(options: argparse.Namespace) -> None:
@@ -174,33 +181,33 @@ def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-COMMANDS: Final[dict[str, Callable[[argparse.Namespace], CommandCode | None]]] = {
-    "export": _export,
-    "import": _import,
-    **package_command.COMMANDS,
-    **evaluate_command.COMMANDS,
-    **data_command.COMMANDS,
-    **estimate_command.COMMANDS,
-}
+GROUP: Final = "holdfast_train.commands"
+OF_MODELS: Final = ("package", "test-package", "evaluate", "data", "estimate")
+INSTALL: Final = "pip install holdfast-model"
 EXTRAS: Final = {
     "PIL": "evaluate", "pyarrow": "parquet", "package": "package", "test-package": "package", "evaluate": "evaluate",
 }  # fmt: skip
-"""Module that is missing, or command -> the extra that has what it needs."""
+"""Module that is missing, or command -> the extra of holdfast-model that has what it needs."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Return the exit code, as in docs/reference/exit-codes.md."""
+    name = next(iter(sys.argv[1:] if argv is None else argv), "")
+    if name in OF_MODELS and not entry_points(group=GROUP, name=name):
+        say(f"holdfast-train {name}: it is a command of holdfast-model, which is not installed: {INSTALL}")
+        return CommandCode.FAILED
     options = make_parser().parse_args(argv)
     try:
         with _cleaning_up():
-            return COMMANDS[options.command](options) or CommandCode.OK
+            return options.work(options) or CommandCode.OK
     except HoldfastTrainError as error:
         say(f"holdfast-train {options.command}: {error}")
         return error.command_code
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        extra = EXTRAS.get(missing) or EXTRAS.get(options.command, "torch")
-        say(f"holdfast-train {options.command}: {error}; install holdfast-train with its extra `{extra}`")
+        extra = EXTRAS.get(missing) or EXTRAS.get(options.command)
+        whose = f"holdfast-model with its extra `{extra}`" if extra else "holdfast-train with its extra `torch`"
+        say(f"holdfast-train {options.command}: {error}; install {whose}")
         return CommandCode.FAILED
     except BrokenPipeError:  # the reader of a pipe, such as head, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left goes nowhere at the exit

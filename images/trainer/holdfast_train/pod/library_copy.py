@@ -25,6 +25,7 @@ MODULES: Final = (
     "six",
     "urllib3",
 )
+NOT_CALLED: Final = ("examples", "exchange", "frameworks", "package.py")  # of the library: programs and commands
 SERVICES: Final = ("s3", "sso", "sso-oidc", "sts")  # of botocore's data: S3, and ways to get a cloud identity
 
 
@@ -58,8 +59,9 @@ def _copy(name: str, folder: Path) -> None:
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
-    """What is not copied: compiled files of one Python, and the data of services that nothing here calls."""
-    parts = Path(folder).parts[-2:]
-    kept = parts != ("botocore", "data")
-    services = set() if kept else {n for n in names if (Path(folder) / n).is_dir() and n not in SERVICES}
-    return services | {name for name in names if name == "__pycache__"}
+    """What is not copied: compiled files of one Python, and modules and data of services that nothing here calls."""
+    parts = Path(folder).parts
+    left = {"__pycache__", *(NOT_CALLED if parts[-1:] == ("holdfast_train",) else ())}
+    if parts[-2:] == ("botocore", "data"):
+        left |= {n for n in names if (Path(folder) / n).is_dir() and n not in SERVICES}
+    return left & {*names}

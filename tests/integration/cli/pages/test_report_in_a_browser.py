@@ -13,11 +13,11 @@ from tests.support.browser import Watched, ink, shots, tab
 from tests.support.pages.long_job import the_inputs
 from tests.unit.cli.pages.test_job_page import hostile
 
-from holdfast.cli.pages.comparison import comparison_page
-from holdfast.cli.pages.document import document
-from holdfast.cli.pages.job_page import job_page
-from holdfast.cli.pages.page import Chart, Curve, Fragment
-from holdfast.cli.pages.page import Page as Content
+from holdfast_cli.pages.comparison import comparison_page
+from holdfast_cli.pages.document import document
+from holdfast_cli.pages.job_page import job_page
+from holdfast_cli.pages.page import Chart, Curve, Fragment
+from holdfast_cli.pages.page import Page as Content
 from holdfast_train.series.history import History, Part, Row
 
 LOSS = "#chart-metric-loss"

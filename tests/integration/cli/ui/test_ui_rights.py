@@ -8,7 +8,7 @@ from tests.support.cluster.local_cluster import apply
 from tests.support.ui_process import running_ui
 from tests.support.waiting import wait_for
 
-from holdfast.local.cluster import Cluster
+from holdfast_local.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

@@ -10,7 +10,7 @@ from tests.support.trainer.pods import Pod
 from tests.support.trainer.stores import LAUNCHER, variables
 from typer.testing import CliRunner
 
-from holdfast.cli.main import app
+from holdfast_cli.main import app
 from holdfast_protocol.settings import Stall
 
 pytestmark = pytest.mark.training

@@ -12,7 +12,7 @@ from tests.support.trainer.folders import pod
 from tests.support.trainer.stores import LAUNCHER
 from typer.testing import CliRunner
 
-from holdfast.cli.main import app
+from holdfast_cli.main import app
 from holdfast_protocol.settings import Stall
 
 PYTHON = sys.executable

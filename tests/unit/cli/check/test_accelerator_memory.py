@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 from holdfast.api.job import Trainer
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import Tier
-from holdfast.cli.check.accelerator_memory import LABEL, Need, Needs, memory_of, read_needs
-from holdfast.cli.check.command import app
-from holdfast.cli.check.findings import Report
-from holdfast.cli.check.preflight import Preflight
-from holdfast.cli.errors import CliError, ExitCode
 from holdfast.runtime.errors import ApiError
-from holdfast_train.estimate.document import Estimate, Peak, Row
+from holdfast_cli.check.accelerator_memory import LABEL, Need, Needs, memory_of, read_needs
+from holdfast_cli.check.command import app
+from holdfast_cli.check.findings import Report
+from holdfast_cli.check.preflight import Preflight
+from holdfast_cli.errors import CliError, ExitCode
+from holdfast_model.estimate.document import Estimate, Peak, Row
 
 GIB = 1 << 30
 T4 = Tier(name="spot-t4", kind="Spot", accelerator="nvidia.com/gpu", node_selector={"holdfast.dev/tier": "spot"})

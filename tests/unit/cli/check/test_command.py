@@ -9,8 +9,8 @@ from tests.support.manifests.bad_manifests import BAD
 from tests.support.manifests.good_manifests import GOOD, GOOD_PROFILE, Bad, changed
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.check.command import app
-from holdfast.cli.errors import CliError, ExitCode
+from holdfast_cli.check.command import app
+from holdfast_cli.errors import CliError, ExitCode
 
 ROOT = Path(__file__).parents[4]
 

@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.api.failure import Failure
-from holdfast.cli.check.failure_reasons import FAILURES, check_reasons
-from holdfast.cli.check.findings import Report
+from holdfast_cli.check.failure_reasons import FAILURES, check_reasons
+from holdfast_cli.check.findings import Report
 
 
 def warned(*reasons: str) -> list[str]:

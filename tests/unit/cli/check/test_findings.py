@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from holdfast.api.errors import SpecError
-from holdfast.cli.check.findings import Report, show
+from holdfast_cli.check.findings import Report, show
 
 
 def shown(report: Report, terminal: bool) -> str:

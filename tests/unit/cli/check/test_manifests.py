@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.check.manifests import read
-from holdfast.cli.errors import CliError
+from holdfast_cli.check.manifests import read
+from holdfast_cli.errors import CliError
 
 
 def written(folder: Path, text: str | bytes) -> Path:

@@ -5,8 +5,8 @@ from tests.support.manifests.good_manifests import GOOD, changed
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import TrainingJobStatus
-from holdfast.cli.check.findings import Report
-from holdfast.cli.check.memory_room import State, check_memory, reported_shortage, stored_state
+from holdfast_cli.check.findings import Report
+from holdfast_cli.check.memory_room import State, check_memory, reported_shortage, stored_state
 
 GIB = 1 << 30
 GPU = {"name": "spot", "kind": "Spot", "accelerator": "nvidia.com/gpu"}

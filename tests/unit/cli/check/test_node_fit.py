@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.api.job import Resources, Trainer
 from holdfast.api.profile import Tier, Toleration
-from holdfast.cli.check.node_fit import Fit, fit
+from holdfast_cli.check.node_fit import Fit, fit
 
 TIER = Tier(name="spot", kind="Spot", accelerator="nvidia.com/gpu", node_selector={"tier": "spot"})
 TRAINER = Trainer(image="x", accelerators_per_node=2, resources=Resources(cpu="4", memory="8Gi"))

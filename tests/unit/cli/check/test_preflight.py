@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from tests.support.manifests.good_manifests import GOOD, GOOD_PROFILE, changed
 
-from holdfast.cli.check.findings import Report
-from holdfast.cli.check.memory_room import State
-from holdfast.cli.check.preflight import Preflight
 from holdfast.runtime.errors import ApiError
+from holdfast_cli.check.findings import Report
+from holdfast_cli.check.memory_room import State
+from holdfast_cli.check.preflight import Preflight
 
 Answer = dict[str, Any] | ApiError
 JOBS = "/apis/holdfast.dev/v1alpha1/namespaces/vision/trainingjobs"

@@ -3,7 +3,7 @@
 from tests.support.manifests.good_manifests import GOOD, changed
 
 from holdfast.api.objects import TrainingJob
-from holdfast.cli.check.referenced_objects import CREDENTIALS, Reference, references
+from holdfast_cli.check.referenced_objects import CREDENTIALS, Reference, references
 
 KEY = {"name": "a", "key": "k", "optional": True}
 

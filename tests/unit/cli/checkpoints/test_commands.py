@@ -17,11 +17,11 @@ from tests.support.trainer.stores import identity
 from typer.testing import CliRunner, Result
 
 from holdfast.api.job import Keep as JobKeep
-from holdfast.cli.checkpoints.completion import checkpoints as complete
-from holdfast.cli.checkpoints.prune_command import retention
-from holdfast.cli.errors import ExitCode
-from holdfast.cli.main import app
-from holdfast.cli.storage.address import Found, Where, find
+from holdfast_cli.checkpoints.completion import checkpoints as complete
+from holdfast_cli.checkpoints.prune_command import retention
+from holdfast_cli.errors import ExitCode
+from holdfast_cli.main import app
+from holdfast_cli.storage.address import Found, Where, find
 from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.records import IMPORTED_NAMESPACE

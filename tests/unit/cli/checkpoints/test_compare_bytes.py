@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.trainer.stores import MemoryStorage
 
-from holdfast.cli.checkpoints.byte_stream import Stream
-from holdfast.cli.checkpoints.compare_bytes import same
+from holdfast_cli.checkpoints.byte_stream import Stream
+from holdfast_cli.checkpoints.compare_bytes import same
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Shard, TensorEntry

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.checkpoints import damage as check
-from holdfast.cli.checkpoints.damage import Damage, pieces, shapes, sums
+from holdfast_cli.checkpoints import damage as check
+from holdfast_cli.checkpoints.damage import Damage, pieces, shapes, sums
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.checksums import chunk_sums

@@ -11,10 +11,10 @@ from tests.support.trainer import stores
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import MemoryStorage, identity
 
-from holdfast.cli.checkpoints.prune_command import carry_out
-from holdfast.cli.checkpoints.prune_plan import Item, Plan, broken_commits, plan
-from holdfast.cli.checkpoints.survey import Prefix, survey
-from holdfast.cli.errors import CliError
+from holdfast_cli.checkpoints.prune_command import carry_out
+from holdfast_cli.checkpoints.prune_plan import Item, Plan, broken_commits, plan
+from holdfast_cli.checkpoints.survey import Prefix, survey
+from holdfast_cli.errors import CliError
 from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.format.names import CheckpointName

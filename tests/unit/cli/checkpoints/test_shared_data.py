@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from tests.support.trainer.adapted import Training
 
-from holdfast.cli.checkpoints.compare import compare
-from holdfast.cli.checkpoints.diff_command import differing
-from holdfast.cli.checkpoints.manifests import read_manifest
-from holdfast.cli.checkpoints.pick import Selected
-from holdfast.cli.checkpoints.prune_command import carry_out
-from holdfast.cli.checkpoints.prune_plan import plan
-from holdfast.cli.checkpoints.survey import Standing, rows, survey
-from holdfast.cli.checkpoints.verify_command import verify_all
+from holdfast_cli.checkpoints.compare import compare
+from holdfast_cli.checkpoints.diff_command import differing
+from holdfast_cli.checkpoints.manifests import read_manifest
+from holdfast_cli.checkpoints.pick import Selected
+from holdfast_cli.checkpoints.prune_command import carry_out
+from holdfast_cli.checkpoints.prune_plan import plan
+from holdfast_cli.checkpoints.survey import Standing, rows, survey
+from holdfast_cli.checkpoints.verify_command import verify_all
 from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.commitlog.log import CommitLog

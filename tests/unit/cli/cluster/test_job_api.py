@@ -8,8 +8,8 @@ import pytest
 from tests.support.http.scripted_api_server import fake_api, listing
 from tests.support.manifests.observed_jobs import UID, raw_job, running_job
 
-from holdfast.cli.cluster import job_api
-from holdfast.cli.cluster.connect import Target, connect
+from holdfast_cli.cluster import job_api
+from holdfast_cli.cluster.connect import Target, connect
 
 EVENTS = "/api/v1/namespaces/demo/events"
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.support.http.scripted_api_server import FakeApi, failure, fake_api, listing
 
-from holdfast.cli.cluster import live_list
-from holdfast.cli.cluster.connect import Target, connect
-from holdfast.cli.cluster.live_list import LiveList
 from holdfast.runtime.apiserver.client import Client
+from holdfast_cli.cluster import live_list
+from holdfast_cli.cluster.connect import Target, connect
+from holdfast_cli.cluster.live_list import LiveList
 
 PATH = "/api/v1/namespaces/demo/events"
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from tests.support.manifests.observed_jobs import RUNNING, running_job
 
-from holdfast.cli.errors import CliError
-from holdfast.cli.jobs import asked
+from holdfast_cli.errors import CliError
+from holdfast_cli.jobs import asked
 
 CURRENT: dict[str, Any] = RUNNING["current"]
 NEWER = {**RUNNING["checkpoint"], "step": 300, "committedAt": "2026-11-21T09:03:10Z"}

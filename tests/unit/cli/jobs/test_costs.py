@@ -9,8 +9,8 @@ from rich.console import Console
 from tests.support.manifests.observed_jobs import raw_job
 
 from holdfast.api.objects import TrainingJob
-from holdfast.cli.jobs.costs import costs, sentence
-from holdfast.cli.terminal import formats
+from holdfast_cli.jobs.costs import costs, sentence
+from holdfast_cli.terminal import formats
 
 SPOT = {"tier": "spot", "kind": "Spot", "attempts": 3, "nodeHours": "12.5", "spent": "12.75", "steps": 1200}
 

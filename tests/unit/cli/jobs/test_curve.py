@@ -6,8 +6,8 @@ import math
 import pytest
 from rich.console import Console, Group
 
-from holdfast.cli.jobs.curve import Curve, Lost, Sparkline, attempt_marks, columns, sentences, to_curve
-from holdfast.cli.terminal.formats import sparkline
+from holdfast_cli.jobs.curve import Curve, Lost, Sparkline, attempt_marks, columns, sentences, to_curve
+from holdfast_cli.terminal.formats import sparkline
 from holdfast_train.series.history import History, Part
 from holdfast_train.series.rows import Row
 

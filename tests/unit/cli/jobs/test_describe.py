@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 from tests.support.manifests.observed_jobs import RUNNING, running_job
 
-from holdfast.cli.cluster.job_api import Line
-from holdfast.cli.jobs import describe
+from holdfast_cli.cluster.job_api import Line
+from holdfast_cli.jobs import describe
 
 NOW = datetime(2026, 11, 21, 9, 3, tzinfo=UTC)
 CURRENT: dict[str, Any] = RUNNING["current"]

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from tests.support.manifests.observed_jobs import RUNNING, running_job
 
-from holdfast.cli.jobs import describe, feed, view
+from holdfast_cli.jobs import describe, feed, view
 
 NOW = datetime(2026, 11, 21, 9, 3, tzinfo=UTC)
 HUNGRY = {"dataWait": "0.412", "peakMemory": 12 << 30}

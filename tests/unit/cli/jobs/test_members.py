@@ -7,7 +7,7 @@ from rich.console import Console
 from tests.support.decisions.snapshots import at, attempt, container, job, pending, placed, pod, status
 
 from holdfast.api.attempt import AttemptState, MemberGroup, SlowRank, World
-from holdfast.cli.jobs import members
+from holdfast_cli.jobs import members
 
 NOW = at(0)
 GROUPS = (MemberGroup(born=1, ranks="0-1,3"), MemberGroup(born=2, ranks="2"))

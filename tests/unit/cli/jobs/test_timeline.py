@@ -8,7 +8,7 @@ from tests.support.decisions.snapshots import NOW, at, attempt, drain, job, stat
 
 from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind
 from holdfast.api.status import Ledger
-from holdfast.cli.jobs.timeline import MOST_TICKS, Bar, Timeline, timeline
+from holdfast_cli.jobs.timeline import MOST_TICKS, Bar, Timeline, timeline
 
 MINUTE = 60
 

@@ -8,9 +8,9 @@ from rich.console import Console, RenderableType
 from tests.support.manifests.observed_jobs import running_job
 
 from holdfast.api.status import Phase
-from holdfast.cli.cluster.job_api import Line, Unreadable
-from holdfast.cli.jobs import view
-from holdfast.cli.terminal import formats
+from holdfast_cli.cluster.job_api import Line, Unreadable
+from holdfast_cli.jobs import view
+from holdfast_cli.terminal import formats
 
 NOW = datetime(2026, 11, 21, 9, 3, tzinfo=UTC)
 CAPACITY = {"tiers": [{"name": "dedicated", "kind": "Dedicated", "accelerator": "nvidia.com/gpu"}]}

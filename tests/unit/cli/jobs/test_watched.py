@@ -12,12 +12,12 @@ from rich.console import Console, RenderableType
 from tests.support.manifests.observed_jobs import RUNNING, raw_job
 
 from holdfast.api.objects import TrainingJob
-from holdfast.cli.cluster.job_api import event_line
-from holdfast.cli.jobs import view
-from holdfast.cli.jobs.watch import Lines, Pictures, Silence
-from holdfast.cli.jobs.watched import AllJobs, OneJob, others_text, what_fits
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
+from holdfast_cli.cluster.job_api import event_line
+from holdfast_cli.jobs import view
+from holdfast_cli.jobs.watch import Lines, Pictures, Silence
+from holdfast_cli.jobs.watched import AllJobs, OneJob, others_text, what_fits
 
 NOBODY = cast(Client, None)  # pictures are drawn without a request
 AWAY = Silence(ApiError(503, "ServiceUnavailable", "etcd"), timedelta(seconds=12))

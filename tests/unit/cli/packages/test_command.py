@@ -12,9 +12,9 @@ from tests.support.http.scripted_api_server import FakeApi, fake_api
 from tests.support.manifests.observed_jobs import raw_job
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.errors import ExitCode
-from holdfast.cli.main import app
-from holdfast.cli.packages import command, waiting
+from holdfast_cli.errors import ExitCode
+from holdfast_cli.main import app
+from holdfast_cli.packages import command, waiting
 from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.retrying import RetryingStorage
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
-from holdfast.cli.packages.manifest import Wish, address, job_name, lasting_places, package_job
+from holdfast_cli.packages.manifest import Wish, address, job_name, lasting_places, package_job
 
 NOW = datetime(2026, 11, 25, 6, 0, 0, 5, tzinfo=UTC)
 S3 = {"bucket": "runs", "prefix": "vision/vit", "endpoint": "http://minio.example:9000", "credentialsSecret": "s3"}

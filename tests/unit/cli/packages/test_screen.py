@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from holdfast.cli.packages.screen import headline, refusals, variants
+from holdfast_cli.packages.screen import headline, refusals, variants
 
 DOCUMENT: dict[str, Any] = {
     "from": {"step": 800},

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.support.trainer.stores import MemoryStorage
 
-from holdfast.cli.errors import CliError
-from holdfast.cli.packages import stored
-from holdfast.cli.packages.stored import fetch, read_package
+from holdfast_cli.errors import CliError
+from holdfast_cli.packages import stored
+from holdfast_cli.packages.stored import fetch, read_package
 from holdfast_train.errors import KeyMissingError
 
 DATA = bytes(range(250))

@@ -7,7 +7,7 @@ import pytest
 from tests.support.manifests.observed_jobs import raw_job
 
 from holdfast.api.objects import TrainingJob
-from holdfast.cli.packages.waiting import doing, why_failed
+from holdfast_cli.packages.waiting import doing, why_failed
 
 
 def job(**status: Any) -> TrainingJob:

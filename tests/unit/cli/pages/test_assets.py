@@ -6,9 +6,9 @@ from importlib.resources import files
 
 import pytest
 
-from holdfast.cli.pages.assets import asset
+from holdfast_cli.pages.assets import asset
 
-VENDORED = files("holdfast.cli.pages") / "files" / "uPlot-1.6.32"
+VENDORED = files("holdfast_cli.pages") / "files" / "uPlot-1.6.32"
 PUBLISHED = {  # of the npm package uplot, version 1.6.32
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
     "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",

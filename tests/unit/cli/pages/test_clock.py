@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from holdfast.cli.pages import clock
+from holdfast_cli.pages import clock
 
 AT = datetime(2026, 11, 21, 9, 3, tzinfo=UTC)
 

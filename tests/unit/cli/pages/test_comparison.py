@@ -5,9 +5,9 @@ from dataclasses import replace
 from tests.support.pages.long_job import a_history, a_job, the_inputs
 from tests.support.pages.read_html import Read
 
-from holdfast.cli.pages.comparison import comparison_page
-from holdfast.cli.pages.document import document
-from holdfast.cli.pages.page import Page
+from holdfast_cli.pages.comparison import comparison_page
+from holdfast_cli.pages.document import document
+from holdfast_cli.pages.page import Page
 from holdfast_train.series.history import History
 
 BASE = the_inputs("vit-base")

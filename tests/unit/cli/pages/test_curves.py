@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.pages.long_job import a_history
 
-from holdfast.cli.pages.curves import LOST, MOST_A_CURVE, MOST_A_PAGE, Run, charts, places
-from holdfast.cli.pages.page import Chart, Curve
+from holdfast_cli.pages.curves import LOST, MOST_A_CURVE, MOST_A_PAGE, Run, charts, places
+from holdfast_cli.pages.page import Chart, Curve
 from holdfast_train.series.history import History, Part, Row
 
 

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.pages.document import as_json, document
-from holdfast.cli.pages.page import Chart, Curve, Fragment, Page
+from holdfast_cli.pages.document import as_json, document
+from holdfast_cli.pages.page import Chart, Curve, Fragment, Page
 
 CHART = Chart("loss", "Loss", "step", "loss", [Curve("attempt 1", [1, 2.5], [0.123456789, None], lost=True)])
 PAGE = Page("a & b", [Fragment("heading", "<h1>a &amp; b</h1>"), Fragment("more", "<p>x</p>")], [CHART])

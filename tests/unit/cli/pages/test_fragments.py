@@ -7,10 +7,10 @@ from rich.console import Group
 from rich.text import Text
 from tests.support.pages.read_html import Read
 
-from holdfast.cli.pages import fragments
-from holdfast.cli.pages.fragments import Figure
-from holdfast.cli.terminal.fitted_table import Column, Fitting
-from holdfast_train.pages import fragments as pieces
+from holdfast_cli.pages import fragments
+from holdfast_cli.pages.fragments import Figure
+from holdfast_cli.terminal.fitted_table import Column, Fitting
+from holdfast_model.pages import fragments as pieces
 
 ANY = st.text() | st.sampled_from(["<b>", "</td>", '"', "'", "&amp;", "<!--", "]]>", "</script>"])
 

@@ -7,8 +7,8 @@ import pytest
 from tests.support.manifests.observed_jobs import running_job
 
 from holdfast.api.profile import Tier
-from holdfast.cli.pages.frame import Frame, actions, framed
-from holdfast.cli.pages.page import Fragment, Page
+from holdfast_cli.pages.frame import Frame, actions, framed
+from holdfast_cli.pages.page import Fragment, Page
 
 HOSTILE = '"><img src=x onerror=alert(1)>'
 PAGE = Page("Jobs", (Fragment("head", "<h1>Jobs</h1>"), Fragment("table", "")))

@@ -12,10 +12,10 @@ from tests.support.pages.read_html import Read
 
 from holdfast.api.job import Capacity
 from holdfast.api.status import Forecast, Ledger, Phase
-from holdfast.cli.cluster.job_api import Line
-from holdfast.cli.pages.document import document
-from holdfast.cli.pages.job_page import JobInputs, job_page
-from holdfast.cli.why.reasons import find_reasons
+from holdfast_cli.cluster.job_api import Line
+from holdfast_cli.pages.document import document
+from holdfast_cli.pages.job_page import JobInputs, job_page
+from holdfast_cli.why.reasons import find_reasons
 from holdfast_train.commitlog.records import Owner
 from holdfast_train.series.history import History, Part, Row
 

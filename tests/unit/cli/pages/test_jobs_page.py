@@ -10,7 +10,7 @@ from tests.support.manifests.observed_jobs import running_job
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase
-from holdfast.cli.pages.jobs_page import LONGEST_FILTER, ROWS, JobRow, Jobs, Query, filled, jobs_page
+from holdfast_cli.pages.jobs_page import LONGEST_FILTER, ROWS, JobRow, Jobs, Query, filled, jobs_page
 
 NOW = datetime(2026, 11, 21, 9, 3, tzinfo=UTC)
 

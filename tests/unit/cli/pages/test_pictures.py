@@ -7,8 +7,8 @@ import pytest
 from tests.support.pages.long_job import NOW, a_job
 from tests.support.pages.read_html import Read
 
-from holdfast.cli.jobs.timeline import Bar, End, Timeline, timeline
-from holdfast.cli.pages.pictures import divided_bar, progress_bar, timeline_picture
+from holdfast_cli.jobs.timeline import Bar, End, Timeline, timeline
+from holdfast_cli.pages.pictures import divided_bar, progress_bar, timeline_picture
 
 BEGIN = datetime(2026, 11, 21, 7, 0, tzinfo=UTC)
 

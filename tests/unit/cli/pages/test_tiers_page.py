@@ -8,7 +8,7 @@ from tests.support.manifests.fleet import hero, profile
 from tests.support.manifests.observed_jobs import running_job
 
 from holdfast.api.objects import CapacityProfile, TrainingJob
-from holdfast.cli.pages.tiers_page import Learned, Tiers, learned, newest, tiers_page
+from holdfast_cli.pages.tiers_page import Learned, Tiers, learned, newest, tiers_page
 
 NOW = datetime(2026, 11, 21, 9, 3, tzinfo=UTC)
 HOSTILE = '"><img src=x onerror=alert(1)>'

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from holdfast.api.names import API_VERSION, JOB_KIND, PROFILE_KIND
 from holdfast.api.objects import CapacityProfile, TrainingJob
-from holdfast.cli.main import app
-from holdfast.cli.plan.sources import Given
+from holdfast_cli.main import app
+from holdfast_cli.plan.sources import Given
 
 SPOT = {"name": "spot", "kind": "Spot", "accelerator": "nvidia.com/gpu", "pricePerNodeHour": "1", "pace": "6s"}
 V100 = {**SPOT, "name": "v100", "kind": "Dedicated", "pricePerNodeHour": "3"}
@@ -136,7 +136,7 @@ def test_what_another_job_measured(file: Any, monkeypatch: pytest.MonkeyPatch) -
     def ask(given: Given, *_: Any, **__: Any) -> Given:
         return Given(given.jobs, profiles, like)
 
-    monkeypatch.setattr("holdfast.cli.plan.command.ask_cluster", ask)
+    monkeypatch.setattr("holdfast_cli.plan.command.ask_cluster", ask)
     found = facts(file(manifest(profile="default")), "--from", "before", "--pace", "v100=3s")
     assert found["time of a step", "spot"] == ("2s", "TrainingJob before")
     assert found["time of a step", "v100"] == ("3s", "--pace")
@@ -191,7 +191,7 @@ def test_a_file_of_html_and_yaml_for_programs(file: Any, tmp_path: Path) -> None
 def test_a_page_that_cannot_be_written_is_known_before(
     file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.cli.plan.command.read_files", None)
+    monkeypatch.setattr("holdfast_cli.plan.command.read_files", None)
     said = plan(file(manifest(V100)), *QUICK, "--html", str(tmp_path / "none" / "plan.html"), code=1)
     assert "there is no folder" in said
 
@@ -279,6 +279,6 @@ def test_a_tier_on_which_the_job_never_ends_has_no_figures(file: Any) -> None:
 
 def test_a_draw_is_bounded(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks if a job that is lost again and again keeps the command busy for hours."""
-    monkeypatch.setattr("holdfast.simulate.plan.MOST_DECISIONS", 3)
+    monkeypatch.setattr("holdfast_cli.simulate.plan.MOST_DECISIONS", 3)
     found = ways(file(manifest(SPOT, V100)), *QUICK)
     assert {one["finish"]["median"] for one in found} == {None}

@@ -9,12 +9,12 @@ from tests.unit.cli.plan.test_command import SPOT, V100, manifest
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import TrainingJobStatus
-from holdfast.cli.plan.inputs import Wishes, prepare
-from holdfast.simulate.durations import Durations
-from holdfast.simulate.machines import Spell
-from holdfast.simulate.plan import Market, Way, run
-from holdfast.simulate.replay import Node, Schedule, replay
-from holdfast.simulate.synthetic import mean_spell
+from holdfast_cli.plan.inputs import Wishes, prepare
+from holdfast_cli.simulate.climate import mean_spell
+from holdfast_cli.simulate.durations import Durations
+from holdfast_cli.simulate.machines import Spell
+from holdfast_cli.simulate.plan import Market, Way, run
+from holdfast_cli.simulate.replay import Node, Schedule, replay
 
 DAY, HOUR, MINUTE, SECOND = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
 SPELLS = (Spell(end=2 * HOUR, notice=MINUTE), Spell(3 * HOUR, 4 * HOUR, MINUTE), Spell(5 * HOUR))

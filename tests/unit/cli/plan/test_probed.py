@@ -9,10 +9,10 @@ import pytest
 import yaml
 from tests.unit.cli.plan.test_command import SPOT, V100, changed, facts, manifest, plan
 
-from holdfast.cli.errors import CliError
-from holdfast.cli.plan.probed import MOST_BYTES, read_probe
-from holdfast.cli.probe.measure import Outcome, Pace, Result
-from holdfast.cli.probe.patch import as_json
+from holdfast_cli.errors import CliError
+from holdfast_cli.plan.probed import MOST_BYTES, read_probe
+from holdfast_cli.probe.measure import Outcome, Pace, Result
+from holdfast_cli.probe.patch import as_json
 
 
 def probed(tmp_path: Path) -> str:

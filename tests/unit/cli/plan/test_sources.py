@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.api.names import API_VERSION, JOB_KIND, PROFILE_KIND
 from holdfast.api.objects import CapacityProfile, TrainingJob
-from holdfast.cli.cluster.connect import Target
-from holdfast.cli.plan.sources import Given, ask_cluster
+from holdfast_cli.cluster.connect import Target
+from holdfast_cli.plan.sources import Given, ask_cluster
 
 TIER = {"name": "cpu", "kind": "CPU", "pricePerNodeHour": "0.4"}
 BASE = f"/apis/{API_VERSION}"
@@ -50,7 +50,7 @@ def test_only_what_is_missing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     async def connected(_: Target) -> AsyncIterator[Api]:
         yield api
 
-    monkeypatch.setattr("holdfast.cli.plan.sources.connect", connected)
+    monkeypatch.setattr("holdfast_cli.plan.sources.connect", connected)
     jobs = [TrainingJob.parse(one) for one in (job("x", profile="a"), job("y", profile="b"), job("z", tiers=[TIER]))]
     of_file = CapacityProfile.parse(profile("a"))
     found = ask_cluster(Given(jobs, {"a": of_file}), Target(namespace="vision"), like="before")

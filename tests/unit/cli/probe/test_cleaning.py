@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from tests.support.trainer.stores import MemoryStorage
 
-from holdfast.cli.probe.cleaning import _delete_below
+from holdfast_cli.probe.cleaning import _delete_below
 from holdfast_train.storage.retrying import RetryingStorage
 
 

@@ -17,10 +17,10 @@ from tests.unit.cli.probe.test_measure import DONE, FAILURE
 from typer.testing import CliRunner
 
 from holdfast.api.names import LABEL_PROBE_OF
-from holdfast.cli.cluster import live_list
-from holdfast.cli.main import app
-from holdfast.cli.probe import cleaning, running
 from holdfast.runtime.apiserver.client import Client
+from holdfast_cli.cluster import live_list
+from holdfast_cli.main import app
+from holdfast_cli.probe import cleaning, running
 
 JOBS = "/apis/holdfast.dev/v1alpha1/namespaces/vision/trainingjobs"
 PODS = "/api/v1/namespaces/vision/pods"

@@ -9,8 +9,8 @@ import pytest
 from holdfast.api.names import API_VERSION, JOB_KIND, LABEL_PROBE_OF
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
-from holdfast.cli.errors import CliError
-from holdfast.cli.probe.manifests import (
+from holdfast_cli.errors import CliError
+from holdfast_cli.probe.manifests import (
     Limits,
     Probe,
     is_name_of_probe,

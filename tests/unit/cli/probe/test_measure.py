@@ -9,8 +9,8 @@ import pytest
 from holdfast.api.names import API_VERSION, JOB_KIND
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import Tier
-from holdfast.cli.probe.manifests import Probe
-from holdfast.cli.probe.measure import (
+from holdfast_cli.probe.manifests import Probe
+from holdfast_cli.probe.measure import (
     Outcome,
     Pace,
     Result,

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from holdfast.api.scalars import parse_duration
-from holdfast.cli.probe.measure import Outcome, Pace, Result
-from holdfast.cli.probe.patch import as_json, as_patch, pace_text, paces, patch_file
+from holdfast_cli.probe.measure import Outcome, Pace, Result
+from holdfast_cli.probe.patch import as_json, as_patch, pace_text, paces, patch_file
 
 TIERS: list[dict[str, Any]] = [
     {"name": "spot", "kind": "Spot", "pace": "9s", "nodeSelector": {"pool": "spot"}},

@@ -4,9 +4,9 @@ from datetime import timedelta
 from decimal import Decimal
 from io import StringIO
 
-from holdfast.cli.probe.measure import Outcome, Pace, Result, Scaling
-from holdfast.cli.probe.screen import show
-from holdfast.cli.terminal.console import console
+from holdfast_cli.probe.measure import Outcome, Pace, Result, Scaling
+from holdfast_cli.probe.screen import show
+from holdfast_cli.terminal.console import console
 
 T4 = Result(
     tier="spot-t4",

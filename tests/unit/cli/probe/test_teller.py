@@ -2,8 +2,8 @@
 
 from io import StringIO
 
-from holdfast.cli.probe.teller import Teller
-from holdfast.cli.terminal.console import SafeConsole
+from holdfast_cli.probe.teller import Teller
+from holdfast_cli.terminal.console import SafeConsole
 
 STATES = ("Acquiring", "Running, step 1/60", "Running, step 2/60", "Running, step 2/60", "measured")
 

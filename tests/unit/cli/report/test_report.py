@@ -16,10 +16,10 @@ from tests.support.trainer.attempts import attempt, save
 from tests.support.trainer.stores import identity
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.errors import ExitCode
-from holdfast.cli.main import app
-from holdfast.cli.report import gather
-from holdfast.cli.storage import address as storage_address
+from holdfast_cli.errors import ExitCode
+from holdfast_cli.main import app
+from holdfast_cli.report import gather
+from holdfast_cli.storage import address as storage_address
 from holdfast_train.series.rows import Row
 from holdfast_train.series.segment import Header, encode, new_key
 from holdfast_train.storage.folder import FolderStorage

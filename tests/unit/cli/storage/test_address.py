@@ -12,10 +12,10 @@ from tests.support.manifests.observed_jobs import raw_job
 from typer.testing import CliRunner, Result
 
 from holdfast.api.objects import TrainingJob
-from holdfast.cli.cluster.connect import Target, connect
-from holdfast.cli.errors import CliError, ExitCode
-from holdfast.cli.main import app
-from holdfast.cli.storage.address import Where, find, storage_of
+from holdfast_cli.cluster.connect import Target, connect
+from holdfast_cli.errors import CliError, ExitCode
+from holdfast_cli.main import app
+from holdfast_cli.storage.address import Where, find, storage_of
 from holdfast_train.environment import Credentials
 
 JOB = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs/job"

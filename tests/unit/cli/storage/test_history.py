@@ -9,10 +9,10 @@ from tests.support.http.scripted_api_server import fake_api
 from tests.support.manifests.observed_jobs import UID, raw_job
 from typer.testing import CliRunner
 
-from holdfast.cli.errors import ExitCode
-from holdfast.cli.main import app
-from holdfast.cli.storage import history
-from holdfast.cli.storage.address import Found
+from holdfast_cli.errors import ExitCode
+from holdfast_cli.main import app
+from holdfast_cli.storage import history
+from holdfast_cli.storage.address import Found
 from holdfast_train.series.history import History, Part
 from holdfast_train.series.rows import Row
 

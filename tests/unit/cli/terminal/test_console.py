@@ -8,8 +8,8 @@ from rich.console import RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
-from holdfast.cli.terminal.console import console
-from holdfast.cli.terminal.fitted_table import Column, Fitting
+from holdfast_cli.terminal.console import console
+from holdfast_cli.terminal.fitted_table import Column, Fitting
 
 ONE = (Column("A"),)
 

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.terminal.fitted_table import Column, Fitting
+from holdfast_cli.terminal.fitted_table import Column, Fitting
 
 COLUMNS = (Column("NAME"), Column("A", rank=2, right=True), Column("EMPTY", rank=1), Column("B", rank=3))
 ROWS = [["one", "1234", "-", "x"], ["three", "5", "", "yyyyyy"]]

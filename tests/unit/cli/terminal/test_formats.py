@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from holdfast.cli.terminal import formats
+from holdfast_cli.terminal import formats
 
 NOW = datetime(2026, 11, 21, 9, 3, tzinfo=UTC)
 

@@ -5,8 +5,8 @@ import signal
 import pytest
 import typer
 
-from holdfast.cli.errors import ExitCode
-from holdfast.cli.terminal.interruptible import interruptible
+from holdfast_cli.errors import ExitCode
+from holdfast_cli.terminal.interruptible import interruptible
 
 
 # Breaks if a signal ends the process before it has cleaned up, or if the handlers of before are lost.

@@ -10,7 +10,7 @@ from tests.support.http.scripted_api_server import FakeApi, fake_api, listing
 from tests.support.manifests.observed_jobs import raw_job
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.main import app
+from holdfast_cli.main import app
 
 NAMESPACE = "/apis/holdfast.dev/v1alpha1/namespaces/demo"
 

@@ -11,12 +11,12 @@ from aiohttp import ClientSession
 from tests.support.http.living_api_server import LivingApi, living_api
 from tests.support.manifests.fleet import EVENTS, JOBS, PROFILES, hero, profile
 
-from holdfast.cli.cluster import live_list
-from holdfast.cli.cluster.connect import Target, connect
-from holdfast.cli.ui.app import Pages, serve
-from holdfast.cli.ui.cluster import Cluster
-from holdfast.cli.ui.command import listening
-from holdfast.cli.ui.security import POST_TOKEN, Guard
+from holdfast_cli.cluster import live_list
+from holdfast_cli.cluster.connect import Target, connect
+from holdfast_cli.ui.app import Pages, serve
+from holdfast_cli.ui.cluster import Cluster
+from holdfast_cli.ui.command import listening
+from holdfast_cli.ui.security import POST_TOKEN, Guard
 
 
 class Ui:

@@ -11,10 +11,10 @@ import pytest
 from tests.support.http.living_api_server import LivingApi
 from tests.support.manifests.fleet import EVENTS, JOBS, PROFILES
 
-from holdfast.cli.pages.inputs import JobInputs
-from holdfast.cli.storage.address import Found
-from holdfast.cli.ui import app, readings
-from holdfast.cli.ui.security import HEADERS
+from holdfast_cli.pages.inputs import JobInputs
+from holdfast_cli.storage.address import Found
+from holdfast_cli.ui import app, readings
+from holdfast_cli.ui.security import HEADERS
 
 Started = Callable[[], AbstractAsyncContextManager[Any]]
 JOB = "/jobs/demo/vit-faces"
@@ -246,7 +246,7 @@ async def test_an_error_of_the_program_ends_the_pages(started: Started, monkeypa
     def broken(*_: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("holdfast.cli.ui.cluster._digested", broken)
+    monkeypatch.setattr("holdfast_cli.ui.cluster._digested", broken)
     with pytest.raises(ZeroDivisionError):
         async with started(), asyncio.timeout(20):
             await asyncio.Event().wait()
@@ -266,7 +266,7 @@ async def test_a_job_that_breaks_a_page_does_not_end_the_others(
         async with readings.Readings(ui.cluster).of("demo", "vit-faces") as reading:
             await until(lambda: "OverflowError: too large" in str(reading.stored.notes), "the note")
         assert (await ui.get("/jobs"))[0] == 200
-    monkeypatch.setattr("holdfast.cli.ui.cluster.learned", broken)
+    monkeypatch.setattr("holdfast_cli.ui.cluster.learned", broken)
     async with started() as ui:
         await until(lambda: ui.cluster.jobs().unreadable, "a job that cannot be read")
         assert "OverflowError: too large" in (await ui.get("/jobs"))[1]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.cli.errors import CliError
-from holdfast.cli.main import app
-from holdfast.cli.ui import command
+from holdfast_cli.errors import CliError
+from holdfast_cli.main import app
+from holdfast_cli.ui import command
 
 ADDRESS = "http://127.0.0.1:1/?token=secret"
 

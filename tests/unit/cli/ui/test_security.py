@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import ClientResponse, ClientSession, web
 
-from holdfast.cli.ui.command import listening
-from holdfast.cli.ui.security import HEADERS, POST_TOKEN, Guard, add_headers
+from holdfast_cli.ui.command import listening
+from holdfast_cli.ui.security import HEADERS, POST_TOKEN, Guard, add_headers
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.pages.jobs_page import FILTER, TABLE
-from holdfast.cli.pages.page import Chart, Curve, Fragment, Page
-from holdfast.cli.ui import stream as module
-from holdfast.cli.ui.drawn import Drawn
-from holdfast.cli.ui.pulse import Pulse
-from holdfast.cli.ui.stream import Stream, rows_change
+from holdfast_cli.pages.jobs_page import FILTER, TABLE
+from holdfast_cli.pages.page import Chart, Curve, Fragment, Page
+from holdfast_cli.ui import stream as module
+from holdfast_cli.ui.drawn import Drawn
+from holdfast_cli.ui.pulse import Pulse
+from holdfast_cli.ui.stream import Stream, rows_change
 
 CHART = Chart("loss", "Interruption", "step", "", (Curve("loss", (1, 2), (0.5, 0.4)),))
 PAGE = Page("Jobs", (Fragment("head", "a"), Fragment(FILTER, "typed"), Fragment(TABLE, "empty")))

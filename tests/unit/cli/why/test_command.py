@@ -15,12 +15,12 @@ from tests.unit.core.table.policy_cases import PAUSED, SAYS, WORK, known, traini
 from holdfast.api.attempt import AttemptState
 from holdfast.api.knowledge import Seen, TierKnowledge
 from holdfast.api.status import CheckpointStatus, DecisionNote, Ledger, Phase, Progress, TierTotals
-from holdfast.cli.why.as_json import as_json
-from holdfast.cli.why.reasons import Reasons, find_reasons
-from holdfast.cli.why.screen import show
 from holdfast.core.capacity.choose import choose
 from holdfast.core.decide import decide
 from holdfast.core.observe.nodes import ClusterView
+from holdfast_cli.why.as_json import as_json
+from holdfast_cli.why.reasons import Reasons, find_reasons
+from holdfast_cli.why.screen import show
 
 HOUR = 3600
 NODES = [node("n1"), node("d1", labels={"tier": "dedicated"})]

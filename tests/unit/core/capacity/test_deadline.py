@@ -1,4 +1,4 @@
-"""Policy Deadline, case by case. tests/unit/simulate shows that it is never late."""
+"""Policy Deadline, case by case. tests/unit/cli/simulate shows that it is never late."""
 
 import sys
 from dataclasses import replace

@@ -21,8 +21,8 @@ from tests.support.decisions.snapshots import (
 )
 
 from holdfast.api.attempt import AttemptState
-from holdfast.cli.jobs.describe import what_next
 from holdfast.core.observe.nodes import ClusterView
+from holdfast_cli.jobs.describe import what_next
 
 HALF = nodes(silent("n1", 5000), silent("n2", 5000))
 

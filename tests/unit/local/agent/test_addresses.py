@@ -4,8 +4,8 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from holdfast.local.agent.addresses import SHARED, PodAddresses, place_in_shared
-from holdfast.local.agent.errors import AddressError
+from holdfast_local.agent.addresses import SHARED, PodAddresses, place_in_shared
+from holdfast_local.agent.errors import AddressError
 
 SMALL = IPv4Network("198.18.1.0/29")
 

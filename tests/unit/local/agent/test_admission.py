@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.local.agent.admission import admit, requests
+from holdfast_local.agent.admission import admit, requests
 
 ALLOCATABLE = {"cpu": "8", "memory": "32Gi", "pods": "2", "nvidia.com/gpu": "1"}
 LABELS = {"tier": "spot", "size": "7"}

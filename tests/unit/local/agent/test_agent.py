@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.local.agent.agent import Agent
-from holdfast.local.agent.config import AgentConfig
-from holdfast.local.agent.errors import AgentError
-from holdfast.local.locking import exclusive
+from holdfast_local.agent.agent import Agent
+from holdfast_local.agent.config import AgentConfig
+from holdfast_local.agent.errors import AgentError
+from holdfast_local.locking import exclusive
 
 
 async def test_a_second_agent_in_a_folder_is_refused(tmp_path: Path) -> None:

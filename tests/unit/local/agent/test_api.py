@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from holdfast.local.agent.api import ApiClient, follow
-from holdfast.local.agent.config import AgentConfig
-from holdfast.local.agent.errors import ApiUnreachableError
 from holdfast.serve.authority import Authority
+from holdfast_local.agent.api import ApiClient, follow
+from holdfast_local.agent.config import AgentConfig
+from holdfast_local.agent.errors import ApiUnreachableError
 
 
 class Server:

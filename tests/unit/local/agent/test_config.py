@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from holdfast.local.agent.config import AgentConfig, Capacity, ImageSpec, NodeSpec, TaintSpec, socket_path_fits
+from holdfast_local.agent.config import AgentConfig, Capacity, ImageSpec, NodeSpec, TaintSpec, socket_path_fits
 
 
 def _config(root: Path, *nodes: NodeSpec) -> AgentConfig:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.local.agent.config import AgentConfig
-from holdfast.local.agent.control import Control
-from holdfast.local.agent.errors import AgentError
+from holdfast_local.agent.config import AgentConfig
+from holdfast_local.agent.control import Control
+from holdfast_local.agent.errors import AgentError
 
 
 class Node:

@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from holdfast.local.agent.errors import AgentError
-from holdfast.local.agent.quantity import read_quantity
+from holdfast_local.agent.errors import AgentError
+from holdfast_local.agent.quantity import read_quantity
 
 
 def test_exact_values() -> None:

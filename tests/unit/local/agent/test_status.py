@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.local.agent.status import (
+from holdfast_local.agent.status import (
     ContainerState,
     PodState,
     Running,

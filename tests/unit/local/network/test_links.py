@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.support.cluster.isolated import needs_isolation
 
-from holdfast.local.errors import ConfigError, StartError
-from holdfast.local.network import links
-from holdfast.local.network.plan import make_plan
+from holdfast_local.errors import ConfigError, StartError
+from holdfast_local.network import links
+from holdfast_local.network.plan import make_plan
 
 
 def test_a_user_without_root_or_ip_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

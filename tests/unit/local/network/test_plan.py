@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.local.errors import StartError
-from holdfast.local.network.plan import MOST_NODES, MOST_PODS, RANGE, make_plan
+from holdfast_local.errors import StartError
+from holdfast_local.network.plan import MOST_NODES, MOST_PODS, RANGE, make_plan
 
 ROOT = Path("/tmp/c")
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from holdfast_model.package import Problem
+from holdfast_model.package.build import Origin, build
 from holdfast_train.examples.language_model import LanguageModel, Shape
 from holdfast_train.examples.language_model_package import problem
-from holdfast_train.package import Problem
-from holdfast_train.package.build import Origin, build
 
 SIZE = ("--dim", "32", "--layers", "2", "--heads", "2", "--context", "16")
 

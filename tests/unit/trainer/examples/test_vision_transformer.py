@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812
 
+from holdfast_model.package import Arrays
 from holdfast_train.examples import vision_transformer as vit
 from holdfast_train.examples.images import Folder, Gratings, open_images
 
@@ -73,7 +74,7 @@ def test_its_problem_has_the_score_of_a_model() -> None:
     assert problem.inputs["images"].shape == ("batch", 3, 16, 16)
     assert problem.score is not None
 
-    def always_first(inputs: vit.packages.Arrays) -> vit.packages.Arrays:
+    def always_first(inputs: Arrays) -> Arrays:
         return {"logits": np.eye(10, dtype=np.float32)[np.zeros(len(inputs["images"]), int)]}
 
     assert problem.score.measure(always_first) == pytest.approx(0.1, abs=0.05)

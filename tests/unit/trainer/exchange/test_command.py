@@ -63,13 +63,14 @@ def test_wrong_arguments(prefix: Path, tmp_path: Path, capsys: pytest.CaptureFix
 
 TERMINATED = """
 import os, signal, sys, tempfile
+from holdfast_model.commands import data_command
 from holdfast_train.exchange import command
 
 def work(_options):
     with tempfile.TemporaryDirectory(dir=sys.argv[1], prefix=".half-"):
         os.kill(os.getpid(), signal.SIGTERM)
 
-command.COMMANDS["data"] = work
+data_command._data = work
 command.main(["data", "x"])
 """
 

@@ -30,4 +30,5 @@ def test_writer_in_an_image_without_the_library(tmp_path: Path) -> None:
     assert not found.stderr, found.stderr
     assert found.stdout == "False\n"
     assert [path.name for path in tmp_path.iterdir()] == ["library"]
+    assert not {"exchange", "examples", "frameworks"} & {path.name for path in (target / "holdfast_train").iterdir()}
     assert sum(path.stat().st_size for path in target.rglob("*")) < 40 << 20

@@ -10,9 +10,9 @@ from tests.support.trainer.stores import identity
 from typer.testing import CliRunner, Result
 
 from holdfast.api.status import Phase
-from holdfast.cli.errors import ExitCode
-from holdfast.cli.main import app
-from holdfast.cli.storage.address import Found, OfJob
+from holdfast_cli.errors import ExitCode
+from holdfast_cli.main import app
+from holdfast_cli.storage.address import Found, OfJob
 from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog import records
 from holdfast_train.commitlog.checkpoints import Checkpoints
@@ -104,7 +104,7 @@ def test_a_target_that_was_left_is_refused(folder: FolderStorage, first: Checkpo
 
 def as_job(monkeypatch: pytest.MonkeyPatch, folder: FolderStorage, job: OfJob) -> None:
     """`vit-faces` is this job, and its prefix is `folder`."""
-    monkeypatch.setattr("holdfast.cli.storage.address.find", lambda _: Found(folder.uri, job=job))
+    monkeypatch.setattr("holdfast_cli.storage.address.find", lambda _: Found(folder.uri, job=job))
 
 
 def test_a_job_that_has_ended_has_no_next_attempt(

@@ -18,11 +18,11 @@ from typer.testing import CliRunner, Result
 
 from holdfast.api.job import Best
 from holdfast.api.job import Keep as JobKeep
-from holdfast.cli.checkpoints.choice import choose
-from holdfast.cli.checkpoints.export.command import content_of
-from holdfast.cli.checkpoints.survey import survey
-from holdfast.cli.errors import CliError, ExitCode
-from holdfast.cli.main import app
+from holdfast_cli.checkpoints.choice import choose
+from holdfast_cli.checkpoints.export.command import content_of
+from holdfast_cli.checkpoints.survey import survey
+from holdfast_cli.errors import CliError, ExitCode
+from holdfast_cli.main import app
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.exchange.content import to_tensor
 from holdfast_train.exchange.safetensors_layout import lay_out
@@ -115,7 +115,7 @@ def test_it_needs_neither_torch_nor_numpy(prefix: Path, tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "sys.modules['torch'] = sys.modules['numpy'] = None\n"
-        "from holdfast.cli.main import app\n"
+        "from holdfast_cli.main import app\n"
         f"app(['checkpoints', 'export', 'file://{prefix}', '{tmp_path / 'out'}'])\n"
     )
     paths = {"PYTHONPATH": f"{REPOSITORY / 'operator'}:{REPOSITORY / 'images/trainer'}", "PATH": "/usr/bin:/bin"}
@@ -180,7 +180,7 @@ def test_the_best_checkpoint(prefix: Path, mode: Any, step: int) -> None:
 def test_sigterm_leaves_nothing(prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train(prefix)
     monkeypatch.setattr(
-        "holdfast.cli.checkpoints.export.command.write", lambda *_, **__: signal.raise_signal(signal.SIGTERM)
+        "holdfast_cli.checkpoints.export.command.write", lambda *_, **__: signal.raise_signal(signal.SIGTERM)
     )
     (tmp_path / "there").mkdir()
     assert export(prefix, tmp_path / "there" / "out").exit_code == ExitCode.INTERRUPTED

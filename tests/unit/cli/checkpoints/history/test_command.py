@@ -10,8 +10,8 @@ from tests.support.trainer import stores
 from tests.support.trainer.stores import identity
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.errors import ExitCode
-from holdfast.cli.main import app
+from holdfast_cli.errors import ExitCode
+from holdfast_cli.main import app
 from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.series.rows import Row

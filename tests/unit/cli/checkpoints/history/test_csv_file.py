@@ -4,7 +4,7 @@ import csv
 import io
 import math
 
-from holdfast.cli.checkpoints.history import csv_file
+from holdfast_cli.checkpoints.history import csv_file
 from holdfast_train.series.history import History, Part, Row
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.local.agent.container import env
-from holdfast.local.agent.container.downward import PodFacts
-from holdfast.local.agent.errors import ApiError, EnvError
+from holdfast_local.agent.container import env
+from holdfast_local.agent.container.downward import PodFacts
+from holdfast_local.agent.errors import ApiError, EnvError
 
 POD: dict[str, Any] = {
     "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"a/b": "1"}, "annotations": {}},

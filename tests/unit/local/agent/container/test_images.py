@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.local.agent.config import ImageSpec
-from holdfast.local.agent.container import images
+from holdfast_local.agent.config import ImageSpec
+from holdfast_local.agent.container import images
 
 KNOWN = {"holdfast.dev/plain:local": ImageSpec(), "python:latest": ImageSpec(path=("/x",))}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.local.agent.container import logs
+from holdfast_local.agent.container import logs
 
 
 def _shown(entries: list[logs.Entry]) -> bytes:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from tests.support.cluster.isolated import needs_isolation
 
-from holdfast.local.agent.addresses import SHARED, PodAddresses
-from holdfast.local.agent.container.network import IsolatedNetwork, Network
-from holdfast.local.agent.container.process import Reaper
-from holdfast.local.agent.errors import AgentError
-from holdfast.local.network import links
-from holdfast.local.network.plan import make_plan
+from holdfast_local.agent.addresses import SHARED, PodAddresses
+from holdfast_local.agent.container.network import IsolatedNetwork, Network
+from holdfast_local.agent.container.process import Reaper
+from holdfast_local.agent.errors import AgentError
+from holdfast_local.network import links
+from holdfast_local.network.plan import make_plan
 
 TCP = (socket.AF_INET, socket.SOCK_STREAM, 0)
 Nodes = dict[str, IsolatedNetwork]

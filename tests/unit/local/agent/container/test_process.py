@@ -10,8 +10,8 @@ import pytest
 from tests.support.cluster.agent_pods import alive
 from tests.support.waiting import wait_for
 
-from holdfast.local.agent.container import procfs
-from holdfast.local.agent.container.process import ContainerProcess, Reaper, agent_mark, kill_marked
+from holdfast_local.agent.container import procfs
+from holdfast_local.agent.container.process import ContainerProcess, Reaper, agent_mark, kill_marked
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.local.agent.container.rewrite import PathMap
+from holdfast_local.agent.container.rewrite import PathMap
 
 PATHS = PathMap({"/data": "/real/d", "/data/deep": "/real/deep", "/holdfast/checkpoints/": "/real/c", "/": "/never"})
 

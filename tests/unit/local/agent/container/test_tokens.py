@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from holdfast.local.agent.container.tokens import Token, token_request
+from holdfast_local.agent.container.tokens import Token, token_request
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.local.agent.container import volumes as module
-from holdfast.local.agent.container.downward import PodFacts
-from holdfast.local.agent.container.volumes import Volumes, write_atomically
-from holdfast.local.agent.errors import ApiError, ApiUnreachableError, EnvError, VolumeError
+from holdfast_local.agent.container import volumes as module
+from holdfast_local.agent.container.downward import PodFacts
+from holdfast_local.agent.container.volumes import Volumes, write_atomically
+from holdfast_local.agent.errors import ApiError, ApiUnreachableError, EnvError, VolumeError
 
 
 class Api:
