@@ -118,6 +118,8 @@ def _after(before: Report | None, body: ProgressBody, now: datetime, put_back: i
     resumed = body.resumed_from.step if body.resumed_from else last.resumed_step
     says_no_step = body.sender == "Folder" and body.resumed_from is not None and body.resumed_from.step == 0
     first_step, first_step_at = last.first_step, last.first_step_at
+    if body.sender == "Relay" and first_step == put_back:
+        first_step = None  # told before it was known that this step was put back
     # Right after its start a trainer reports the step at which it resumed: another attempt trained that step.
     own = step if step != (put_back if body.sender == "Relay" else resumed) else None
     if first_step is None and own and (body.sender == "Relay" or own > (resumed or 0)):

@@ -98,6 +98,18 @@ def test_a_program_that_begins_anew_beside_what_was_put_back() -> None:
     assert (desk.report.resumed_step, desk.report.ignored_step, desk.report.first_step) == (None, 20, 3)
 
 
+# Breaks if a program that resumed is said to have begun anew, because its report came before that of the writer.
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_program_that_tells_the_step_that_was_put_back_has_resumed(order: tuple[int, int]) -> None:
+    desk = Desk()
+    says: list[dict[str, Any]] = [{"sender": "Relay", "step": 20}, {"sender": "Folder", "resumedFrom": RESUMED}]
+    for number in order:
+        desk.say(**says[number])
+    assert (desk.report.resumed_step, desk.report.ignored_step, desk.report.first_step) == (20, None, None)
+    desk.say("Relay", step=21)
+    assert (desk.report.resumed_step, desk.report.ignored_step, desk.report.first_step) == (20, None, 21)
+
+
 # Breaks if a program is said to have resumed at step 0 because the name of its checkpoint says no step.
 def test_what_was_put_back_may_say_no_step() -> None:
     desk = Desk()

@@ -109,25 +109,24 @@ def view(reports: Mapping[Sender, Report]) -> Report:
     if relay is None or folder is None:
         return relay or folder or reports["Stager"]
     newest = max(relay, folder, key=lambda report: report.received_at)
-    acknowledged = max(relay, folder, key=lambda report: report.acknowledged)
-    # A program that did not resume from the checkpoint that was put back begins at an earlier step.
-    began_anew = relay.first_step is not None and relay.first_step <= (folder.resumed_step or 0)
+    # A program that resumed may tell the step that was put back before it trains; if it began anew, it tells an earlier
+    # one. Either of the two may report first.
+    first = None if relay.first_step == folder.resumed_step else relay.first_step
+    began_anew = first is not None and first < (folder.resumed_step or 0)
     return replace(
         folder,
         senders=("Relay", "Folder"),
         received_at=newest.received_at,
         state=newest.state,
         step=relay.step,
-        first_step=relay.first_step,
-        first_step_at=relay.first_step_at,
+        first_step=first,
+        first_step_at=None if first is None else relay.first_step_at,
         step_at=relay.step_at,
         steps=relay.steps,
         figures=relay.figures,
         metrics=relay.metrics,
         resumed_step=None if began_anew else folder.resumed_step,
         ignored_step=folder.resumed_step if began_anew else None,
-        acknowledged=acknowledged.acknowledged,
-        acknowledged_at=acknowledged.acknowledged_at,
     )
 
 
