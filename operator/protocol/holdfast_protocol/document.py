@@ -188,11 +188,6 @@ def to_text(document: Any) -> str:
     return json.dumps(encode(document), separators=(",", ":")).replace("$", "\\u0024")
 
 
-def from_text(of: type[T], content: str, place: str = "") -> T:
-    """The document that `to_text` wrote. DocumentError."""
-    return decode(of, read_json(content, place), place)
-
-
 def read_json(content: str | bytes, place: str = "") -> Any:
     """Decoded JSON. DocumentError if there is none, or if it is nested too deeply."""
     try:

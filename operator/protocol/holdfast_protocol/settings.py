@@ -16,7 +16,7 @@ from typing import Literal
 
 from . import document as kind
 from . import variables
-from .document import REQUIRED, DocumentError, from_text
+from .document import REQUIRED, DocumentError, decode, read_json
 
 VERSION = 1
 ADDRESSES = ("Auto", "Never")  # what `resume` may be besides an address
@@ -135,7 +135,14 @@ class Settings:
     """`trainer.warmStart`: [a process waits](../how-to/several-nodes.md#a-process-that-waits), with several nodes."""
 
 
-_UPDATE = "use an operator and an image whose versions fit together (docs/reference/protocol.md)"
+@dataclass(frozen=True)
+class _Version:
+    version: int = kind.whole(VERSION, least=1)
+
+    def __post_init__(self) -> None:
+        if self.version > VERSION:
+            update = "use an operator and an image whose versions fit together (docs/reference/protocol.md)"
+            raise DocumentError(f"{variables.SETTINGS}.version", self.version, f"at most {VERSION}: {update}")
 
 
 def read(environment: Mapping[str, str]) -> Settings:
@@ -145,9 +152,9 @@ def read(environment: Mapping[str, str]) -> Settings:
 
 @lru_cache(maxsize=8)
 def _read(content: str) -> Settings:
-    found = from_text(Settings, content, variables.SETTINGS) if content else Settings()
-    if found.version > VERSION:
-        raise DocumentError(f"{variables.SETTINGS}.version", found.version, f"at most {VERSION}: {_UPDATE}")
+    given = read_json(content or "{}", variables.SETTINGS)
+    decode(_Version, given, variables.SETTINGS)  # first: in another version any other field may be of another form
+    found = decode(Settings, given, variables.SETTINGS)
     if found.resume_only and found.resume in ADDRESSES:
         allowed = f"only with an address in resume, which is {found.resume!r}"
         raise DocumentError(f"{variables.SETTINGS}.resumeOnly", list(found.resume_only), allowed)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.protocol.strategies import JSON
 
 from holdfast_protocol import document as kind
-from holdfast_protocol.document import DocumentError, decode, encode, from_text, to_text
+from holdfast_protocol.document import DocumentError, decode, encode, read_json, to_text
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def test_a_field_that_cannot_be_read_is_named(given: Any, words: str) -> None:
 @pytest.mark.parametrize("content", ["", "{", "[" * 100_000, "nul", '"\ud800', "9" * 5000])
 def test_what_is_not_json_is_refused_with_words(content: str) -> None:
     with pytest.raises(DocumentError, match="allowed"):
-        from_text(Outer, content)
+        read_json(content)
 
 
 @given(JSON)
@@ -91,4 +91,4 @@ def test_garbage_is_read_or_refused(content: Any) -> None:
 @given(st.text(max_size=5, min_size=1))
 def test_a_text_has_no_dollar_on_its_way(name: str) -> None:
     assert "$" not in to_text(Outer(name=name))
-    assert from_text(Outer, to_text(Outer(name=name))) == Outer(name=name)
+    assert decode(Outer, read_json(to_text(Outer(name=name)))) == Outer(name=name)

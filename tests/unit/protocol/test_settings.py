@@ -80,6 +80,7 @@ def test_text_that_is_not_json_is_refused_with_words(content: str) -> None:
     ("given", "words"),
     [
         ({"version": 2}, "HOLDFAST_SETTINGS.version is 2; allowed: at most 1: use an operator and an image whose"),
+        ({"version": 2, "every": "auto"}, "HOLDFAST_SETTINGS.version is 2; allowed: at most 1"),
         ({"version": 0}, "HOLDFAST_SETTINGS.version is 0; allowed"),
         ({"peers": "yes"}, "HOLDFAST_SETTINGS.peers is 'yes'; allowed: true or false"),
         (
