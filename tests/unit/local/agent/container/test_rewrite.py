@@ -3,6 +3,8 @@
 import pytest
 
 from holdfast_local.agent.container.rewrite import PathMap
+from holdfast_protocol import settings
+from holdfast_protocol.document import to_text
 
 PATHS = PathMap({"/data": "/real/d", "/data/deep": "/real/deep", "/holdfast/checkpoints/": "/real/c", "/": "/never"})
 
@@ -48,3 +50,22 @@ def test_what_was_put_in_is_not_looked_at_again() -> None:
 def test_without_mounts_nothing_changes() -> None:
     """Would break: an empty alternative matches everywhere."""
     assert PathMap({}).rewrite("/data") == "/data"
+
+
+# Breaks if a pod of the local cluster looks for its token, its checkpoints or its data in folders of a container.
+def test_the_settings_of_a_pod_name_the_folders_behind_its_mounts() -> None:
+    def told(root: str, data: str) -> settings.Settings:
+        return settings.Settings(
+            token_file=f"{root}/token/token",
+            ca_file=f"{root}/ca/ca.crt",
+            checkpoint_uri=f"file://{root}/checkpoints/runs/vit",
+            keys_folder=f"{root}/keys",
+            folder=f"{data}/out",
+            folder_pattern="data/*",
+            data=(settings.Data("s3://bucket/data", f"{data}/faces", data, keys=f"{root}/data-keys/0"),),
+        )
+
+    names = ("token", "ca", "checkpoints", "keys", "data-keys/0")
+    paths = PathMap({"/data": "/tmp/ein käse/d", **{f"/holdfast/{name}": f"/tmp/ein käse/{name}" for name in names}})
+    written = to_text(told("/holdfast", "/data"))
+    assert settings.read({"HOLDFAST_SETTINGS": paths.rewrite(written)}) == told("/tmp/ein käse", "/tmp/ein käse/d")
