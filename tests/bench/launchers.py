@@ -17,8 +17,8 @@ from tests.bench.api import Api, spread
 from tests.bench.trainers import token_of, trusted
 
 from holdfast.api import names
+from holdfast_protocol.report import WAIT_SECONDS
 
-WAIT_SECONDS = 50  # as the launcher of holdfast_train does
 AGAIN_AFTER = 0.5  # seconds after a call that failed
 AT_ONCE = 64  # launchers that get their token, or connect, at the same time
 TLS_BUFFER = 16 * 1024

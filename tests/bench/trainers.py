@@ -12,8 +12,8 @@ import aiohttp
 from tests.bench.api import Api, spread
 
 from holdfast.api import names
+from holdfast_protocol.report import WAIT_SECONDS
 
-POLL_SECONDS = 50  # as holdfast_train does
 IDLE_SECONDS = 75  # a trainer keeps its connections: longer than any interval between two reports
 
 
@@ -53,7 +53,7 @@ class Trainer:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=context, limit=2, keepalive_timeout=IDLE_SECONDS),
             headers={"Authorization": f"Bearer {token}"},
-            timeout=aiohttp.ClientTimeout(total=POLL_SECONDS + 10),
+            timeout=aiohttp.ClientTimeout(total=WAIT_SECONDS + 10),
         )
 
     async def close(self) -> None:
@@ -90,7 +90,7 @@ class Trainer:
 
     async def poll(self) -> list[dict[str, Any]]:
         """Wait for an order; empty if none came."""
-        query = f"podUID={self.uid}&attempt={self.attempt}&after={self.acknowledged}&wait={POLL_SECONDS}"
+        query = f"podUID={self.uid}&attempt={self.attempt}&after={self.acknowledged}&wait={WAIT_SECONDS}"
         async with self._session.get(f"{self._base}/orders?{query}") as answer:
             said = await answer.json()
             if answer.status != 200:

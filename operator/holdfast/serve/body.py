@@ -19,8 +19,8 @@ from holdfast.api.trainer import MAX_NODES
 from holdfast_protocol import figures as table
 from holdfast_protocol import report
 from holdfast_protocol.figures import Figures
+from holdfast_protocol.verdict import MOST_BYTES
 
-MAX_VERDICT = 4096  # bytes, as of a termination message
 MAX_RANKS = MAX_NODES * 1024  # more than the nodes of an attempt can have
 
 Decimal = Annotated[str, PlainValidator(table.decimal)]
@@ -38,8 +38,8 @@ def _as_json(verdict: dict[str, Any]) -> str:
 
 
 def _short(verdict: dict[str, Any] | None) -> dict[str, Any] | None:
-    if verdict is not None and len(_as_json(verdict)) > MAX_VERDICT:
-        raise ValueError(f"a verdict has at most {MAX_VERDICT} bytes")
+    if verdict is not None and len(_as_json(verdict)) > MOST_BYTES:
+        raise ValueError(f"a verdict has at most {MOST_BYTES} bytes")
     return verdict
 
 

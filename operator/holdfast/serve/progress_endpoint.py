@@ -22,11 +22,10 @@ from holdfast.serve.members import MemberBook
 from holdfast.serve.orders import OrderBoard
 from holdfast.serve.reports import ReportBook
 from holdfast.serve.token_bucket import TokenBuckets
-from holdfast_protocol.report import MAX_BODY
+from holdfast_protocol.report import EVERY_SECONDS, LONGEST_WAIT, MAX_BODY
 
 log = logging.getLogger(__name__)
 
-LONGEST_WAIT = 60.0  # seconds
 RATE, BURST = 4.0, 40.0  # requests of one pod: a second, and at once
 PODS = 20_000  # whose rates are remembered
 BODY_SECONDS = 10.0  # until a body must have arrived
@@ -74,7 +73,7 @@ class ProgressServer:
         membership: Membership,
         leading: Callable[[], bool],
         now: Callable[[], datetime],
-        report_every: float = 15.0,
+        report_every: float = EVERY_SECONDS,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._auth = auth

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from holdfast_protocol.figures import number_text
+from holdfast_protocol.report import EVERY_SECONDS, WAIT_SECONDS
 from holdfast_train.environment import Environment
 from holdfast_train.graph_capture import allow_calls_beside_capture
 from holdfast_train.pod.launcher.connection import Connection, Target
@@ -21,11 +22,9 @@ from holdfast_train.say import say
 
 __all__ = ["Order", "Reporter"]
 
-POLL_SECONDS: Final = 50  # less than the 60 s after which many proxies close an idle connection
 CALL_SECONDS: Final = 10
 FIRST_BACK_OFF: Final = 0.5
 LONGEST_BACK_OFF: Final = 15.0
-DEFAULT_EVERY: Final = 15.0  # seconds between reports, until the operator sets another interval
 _JITTER: Final = random.SystemRandom()  # not the global generator: its numbers belong to the program
 
 
@@ -89,7 +88,7 @@ class Reporter:
         self._stopping = threading.Event()
         self._acknowledged = 0
         self._orders = threading.Lock()
-        self._every = DEFAULT_EVERY
+        self._every = EVERY_SECONDS
         self._rates = _Rates()
         self._is_unreachable = False
         self._connections: list[Connection] = []
@@ -210,7 +209,7 @@ class Reporter:
             say(f"the operator cannot be reached ({why}); training goes on")
 
     def _poll(self) -> None:
-        connection = self._connection(POLL_SECONDS + CALL_SECONDS)
+        connection = self._connection(WAIT_SECONDS + CALL_SECONDS)
         identity = self._environment.identity
         back_off = 0.0
         while not self._stopping.wait(back_off * _JITTER.uniform(0.5, 1.5)):
@@ -219,7 +218,7 @@ class Reporter:
                     "podUID": identity.pod_uid,
                     "attempt": identity.attempt,
                     "after": self._acknowledged,
-                    "wait": POLL_SECONDS,
+                    "wait": WAIT_SECONDS,
                 }
             )
             started = time.monotonic()

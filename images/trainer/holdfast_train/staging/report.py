@@ -6,6 +6,7 @@ import threading
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from holdfast_protocol.report import EVERY_SECONDS
 from holdfast_train.environment import Environment
 from holdfast_train.pod.launcher.connection import Connection, Target
 from holdfast_train.say import say
@@ -14,7 +15,6 @@ from holdfast_train.staging.copy import Counts
 __all__ = ["StagingReporter"]
 
 CALL_SECONDS: Final = 5.0
-DEFAULT_EVERY: Final = 15.0  # seconds between reports, until the operator sets another interval
 LAST_SECONDS: Final = 5.0  # for the last report: the program waits for it
 _JITTER: Final = random.SystemRandom()
 
@@ -28,7 +28,7 @@ class StagingReporter:
         self._connection = Connection(Target.of(environment.settings, *environment.identity.name), CALL_SECONDS)
         self._over = threading.Event()
         self._is_unreachable = False
-        self._every = DEFAULT_EVERY
+        self._every = EVERY_SECONDS
         self._thread = threading.Thread(target=self._run, name="holdfast-data-report", daemon=True)
 
     def start(self) -> None:

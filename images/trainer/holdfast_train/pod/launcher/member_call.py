@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from holdfast_protocol.report import WAIT_SECONDS
+
 from .connection import Connection
 from .verdict_files import say
 
-WAIT_SECONDS = 50  # less than the 60 s after which many proxies close an idle connection
 CALL_SECONDS = 10
 TIMEOUT = WAIT_SECONDS + CALL_SECONDS
 FIRST_BACK_OFF = 0.5
