@@ -109,8 +109,8 @@ def view(reports: Mapping[Sender, Report]) -> Report:
     if relay is None or folder is None:
         return relay or folder or reports["Stager"]
     newest = max(relay, folder, key=lambda report: report.received_at)
-    # A program that resumed may tell the step that was put back before it trains; if it began anew, it tells an earlier
-    # one. Either of the two may report first.
+    # A program that resumed may tell the step that was put back before it trains. One that did not resume tells an
+    # earlier step. Either of the two may report first.
     first = None if relay.first_step == folder.resumed_step else relay.first_step
     began_anew = first is not None and first < (folder.resumed_step or 0)
     return replace(
