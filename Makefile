@@ -37,7 +37,7 @@ test: setup ## Run the tests: unit, then those that need the local cluster
 .PHONY: test-thorough
 test-thorough: setup ## Run the tests that take half a minute or more each; ARGS="--choose 6 --seed TEXT" runs some of them
 	$(BIN)/holdfast local build kubernetes versitygw helm promtool prometheus alertmanager
-	$(BIN)/pytest tests/model tests/integration tests/e2e -m thorough -n $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/pytest tests -m thorough -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: test-versions
 test-versions: setup ## Run the tests of frameworks with the versions of the libraries before today's (minutes)

@@ -56,7 +56,10 @@ def live(
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.thorough)])
-@pytest.mark.parametrize(("hours", "odds"), [(9.5, 1 / 30), (12, 1 / 90), (12, 1 / 8)])
+@pytest.mark.parametrize(
+    ("hours", "odds"),
+    [(9.5, 1 / 30), *(pytest.param(12, odds, marks=pytest.mark.thorough) for odds in (1 / 90, 1 / 8))],
+)
 def test_in_time_and_cheaper_than_dedicated(seed, hours, odds):
     """Breaks if the net is not obeyed, if a choice is not carried out, or if the job goes to and fro."""
     status, took = live(seed, hours, odds)

@@ -15,6 +15,7 @@ DECIDED, WORK = 150, 8 * 3600.0
 
 
 # Breaks if any market, made up or hostile, makes a job late.
+@pytest.mark.thorough
 def test_no_job_is_late():
     outcomes = {seed: promise.hold(promise.draw(seed))[0] for seed in range(FIRST, FIRST + JOBS)}
     late = [seed for seed, outcome in outcomes.items() if outcome.missed]

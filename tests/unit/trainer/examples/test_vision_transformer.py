@@ -39,6 +39,7 @@ def test_pictures_of_a_folder(tmp_path: Path) -> None:
         Folder(tmp_path / "nothing")
 
 
+@pytest.mark.thorough
 def test_the_model_can_learn_one_batch() -> None:
     torch.manual_seed(0)
     data = Gratings(16, size=16, noise=0.0)

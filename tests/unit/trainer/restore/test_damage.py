@@ -136,6 +136,7 @@ def test_bytes_behind_an_object_change_nothing(saved: Saved) -> None:
 # The newest record
 
 
+@pytest.mark.thorough
 def test_every_bit_of_the_newest_record_flipped(saved: Saved) -> None:
     """It says who may commit and what may be deleted: a wrong one would be followed for ever."""
     keys = saved.storage.keys("")
