@@ -10,7 +10,7 @@ from tests.support.trainer.stores import environment
 
 from holdfast_train import Run, load
 from holdfast_train.format.tree import Walk
-from holdfast_train.pod.reporter import _decimal
+from holdfast_train.pod.reporter import _number
 from holdfast_train.run.own_time import LEAST_STEPS, OwnTime
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.capture import Capture, Guard
@@ -111,7 +111,7 @@ def test_a_report_does_not_break_the_capture_of_a_graph() -> None:
 
     def report() -> None:
         assert capturing.wait(30)
-        read.extend(_decimal(loss) for _ in range(20))
+        read.extend(_number(loss) for _ in range(20))
         over.set()
 
     thread = threading.Thread(target=report)

@@ -106,8 +106,8 @@ def test_it_reports_and_resumes(tmp_path: Path, operator: Operator) -> None:
     assert operator.of(1)[0].step is None
     last = operator.of(1)[-1]
     assert (last.state, last.steps, last.relayed) == ("training", 1000, True)
-    assert last.loss is not None
-    assert 0 < float(last.loss) < 100
+    assert last.figures.loss is not None
+    assert 0 < float(last.figures.loss) < 100
 
     saved = max(int(path.name.split("-")[1]) for path in (tmp_path / "output").glob("checkpoint-*"))
     second = train(tmp_path, operator, 2, saved + 130, 0.1)
@@ -119,7 +119,7 @@ def test_it_reports_and_resumes(tmp_path: Path, operator: Operator) -> None:
     assert (found[0].step or 0) > saved
     assert {report.steps for report in found} == {saved + 130}
     assert {report.state for report in operator.of(2)} == {"starting", "training"}
-    assert any(float(report.seconds_per_step or 0) >= 0.1 for report in found)
+    assert any(float(report.figures.seconds_per_step or 0) >= 0.1 for report in found)
     assert all(report.checkpoint is None and not report.fenced for report in operator.reports)
 
 

@@ -295,6 +295,6 @@ def test_progress_without_the_library_belongs_to_its_attempt(tmp_path: Path, end
         endpoint.members.begin(attempt, *(node.uid for node in nodes))
         for node in nodes:
             node.wait_for(f'{{"of": {attempt}}}')
-        told = endpoint.wait_for(lambda report, attempt=attempt: report.get("of") == attempt)  # type: ignore[misc]
-        assert told["path"].endswith(f"/status?attempt={attempt}")
+        relayed = ("Relay", attempt)
+        endpoint.wait_for(lambda report, relayed=relayed: (report["sender"], report["attempt"]) == relayed)  # type: ignore[misc]
     assert [node.end()["outcome"] for node in nodes] == ["completed", "completed"]

@@ -93,7 +93,7 @@ def one_pod(snapshot: Snapshot) -> Decision:
     report = snapshot.reports.get(current.uid)
     progress = status.progress
     if report and report.step is not None and snapshot.progress_slot and report.step != progress.step:
-        update = {"step": report.step, "loss": report.loss, "updated_at": report.received_at}
+        update = {"step": report.step, "loss": report.figures.loss, "updated_at": report.received_at}
         progress = progress.model_copy(update=update)
     running = bool(current.trainer and current.trainer.running)
     phase = Phase.RUNNING if running else status.phase

@@ -21,10 +21,11 @@ class Pod:
         self._log = self.folder / "termination-log"
         self._output = self.folder / "output"
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("HOLDFAST_", "TORCH"))}
+        inherited |= {"OMP_NUM_THREADS": "1", "HOLDFAST_TERMINATION_LOG": str(self._log)}
         with self._output.open("wb") as out:
             self.process = subprocess.Popen(
                 command,
-                env=pod_variables(inherited, OMP_NUM_THREADS="1", HOLDFAST_TERMINATION_LOG=str(self._log), **env),
+                env=pod_variables(inherited, **env),
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )

@@ -62,7 +62,7 @@ def test_a_lightning_trainer_reports_step_loss_and_metrics(tmp_path: Path, endpo
     found = Trial(tmp_path, more=endpoint.variables).run(SETUPS[0])
     last = endpoint.reports[-1]
     assert (last["state"], last["step"], last["steps"]) == ("completed", 22, 22)
-    assert float(last["loss"]) == pytest.approx(float.fromhex(found.batches[-1][2]), abs=1e-6)
+    assert float(last["figures"]["loss"]) == pytest.approx(float.fromhex(found.batches[-1][2]), abs=1e-6)
     storage = FolderStorage(tmp_path / "prefix")
     saved = decode(storage.get(max(storage.keys("manifests/"))))
     assert float(saved.metrics["train_loss_epoch"]) == float.fromhex(found.logs[0]["train_loss_epoch"])

@@ -59,7 +59,7 @@ def test_a_trainer_reports_step_loss_and_metrics(tmp_path: Path, endpoint: Endpo
     found = Trial(tmp_path, more=endpoint.variables).run(Setup())
     last = endpoint.reports[-1]
     assert (last["state"], last["step"], last["steps"]) == ("completed", 22, 22)
-    assert float(last["loss"]) == pytest.approx(float.fromhex(found.batches[-1][2]), abs=1e-6)
+    assert float(last["figures"]["loss"]) == pytest.approx(float.fromhex(found.batches[-1][2]), abs=1e-6)
     storage = FolderStorage(tmp_path / "prefix")
     saved = decode(storage.get(max(storage.keys("manifests/"))))
     evaluated = [log["eval_loss"] for log in found.logs if "eval_loss" in log]
