@@ -11,7 +11,7 @@ from holdfast.api.objects import TrainingJob
 from holdfast.api.scalars import quantity_value
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.pod_data import data_to_copy
-from holdfast_protocol import settings
+from holdfast_protocol import gates, settings
 from holdfast_protocol.settings import Settings
 
 
@@ -33,7 +33,7 @@ def pod_settings(job: TrainingJob, config: OperatorConfig, life: float, imports:
         folder_pattern=checkpoint.pattern,
         every=_every(checkpoint, life),
         upload_rate=int(quantity_value(checkpoint.upload_rate)) if checkpoint.upload_rate else None,
-        peers=checkpoint.peers,
+        peers=checkpoint.peers and gates.PEER_COPIES.name in config.gates,
         keep=_keep(checkpoint),
         resume=resume if isinstance(resume, str) else resume.source,
         resume_only=() if isinstance(resume, str) else tuple(resume.only),
@@ -46,6 +46,7 @@ def pod_settings(job: TrainingJob, config: OperatorConfig, life: float, imports:
         imports=tuple(imports),
         mlflow=bool(spec.trainer.tracking.mlflow),
         warm_start=spec.trainer.warm_start,
+        gates=tuple(sorted(config.gates)),
     )
 
 

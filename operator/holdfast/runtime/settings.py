@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.nodes import KNOWN_CONDITIONS, FaultSigns
+from holdfast_protocol import gates
 
 DEFAULT_NAMESPACE = "holdfast-system"
 Address = Annotated[
@@ -104,6 +105,13 @@ class Settings(BaseModel):
         examples=["example.com/gpu-broken"],
     )
 
+    feature_gates: str = Field(
+        "",
+        max_length=2000,
+        description="feature gates, NAME=true or NAME=false with commas between them; all are off unless they are"
+        " turned on here; an unknown name lists all names",
+        examples=["PeerCopies=true"],
+    )
     patience: dict[str, Seconds] = Field(
         default_factory=dict,
         description="seconds that the operator waits, by name; an unknown name lists all names",
@@ -115,6 +123,12 @@ class Settings(BaseModel):
         allowed = sorted(f.name for f in fields(OperatorConfig) if f.type is timedelta)
         if unknown := sorted(set(value) - set(allowed)):
             raise ValueError(f"{', '.join(unknown)}: unknown duration; allowed are {', '.join(allowed)}")
+        return value
+
+    @field_validator("feature_gates")
+    @classmethod
+    def _known_gates(cls, value: str) -> str:
+        gates.read(value)
         return value
 
     @model_validator(mode="after")
@@ -143,7 +157,9 @@ class Settings(BaseModel):
     def operator_config(self) -> OperatorConfig:
         """The settings that decisions depend on."""
         spans = {name: timedelta(seconds=seconds) for name, seconds in self.patience.items()}
-        config = OperatorConfig(init_image=self.init_image, progress_url=self.service_url)
+        config = OperatorConfig(
+            init_image=self.init_image, progress_url=self.service_url, gates=gates.read(self.feature_gates)
+        )
         return replace(config, **spans)  # type: ignore[arg-type]
 
 

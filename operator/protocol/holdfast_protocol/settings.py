@@ -17,6 +17,7 @@ from typing import Literal
 from . import document as kind
 from . import variables
 from .document import REQUIRED, DocumentError, decode, read_json
+from .gates import Gate
 
 VERSION = 1
 ADDRESSES = ("Auto", "Never")  # what `resume` may be besides an address
@@ -133,6 +134,12 @@ class Settings:
     """`trainer.tracking.mlflow`: the launcher sets `MLFLOW_RUN_ID`."""
     warm_start: bool = kind.flag(True)
     """`trainer.warmStart`: [a process waits](../how-to/several-nodes.md#a-process-that-waits), with several nodes."""
+    gates: tuple[str, ...] = kind.texts(most=64, characters=64)
+    """The [feature gates](proved.md#feature-gates) that are on."""
+
+    def is_on(self, gate: Gate) -> bool:
+        """True if the gate is on."""
+        return gate.name in self.gates
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ COMMAND = [sys.executable, "-m", MODULE, "--batch", "4", "--context", "64", "--s
 
 IN_THEIR_PROCESSES, WAITED, NEW = "in place", "processes that have waited", "new processes"
 WAYS = {
-    IN_THEIR_PROCESSES: {IN_PLACE: "1"},
+    IN_THEIR_PROCESSES: {IN_PLACE: "1", "gates": ("RestartInPlace",)},
     WAITED: {},
     NEW: {"warm_start": False},
 }

@@ -217,6 +217,8 @@ def test_services_select_the_operator_and_nothing_else(helm: Path) -> None:
         ("logLevel=LOUD", "logLevel"),
         ("progress.port=80", "port"),
         ("settings.WORKERS=3", "WORKERS"),
+        ("featureGates.Peers=true", "Peers"),
+        ("featureGates.PeerCopies=maybe", "PeerCopies"),
         ("initImage=", "initImage"),
     ],
 )

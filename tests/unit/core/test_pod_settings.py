@@ -1,5 +1,7 @@
 """The settings of a job, from its manifest to what the program in its pod reads."""
 
+from dataclasses import replace
+
 import pytest
 from tests.support.decisions.snapshots import CONFIG, attempt, job, tier
 from tests.support.trainer.pod_settings import settings_of
@@ -40,12 +42,23 @@ KEEP = {"last": 2, "every": "24h", "best": {"count": 3, "metric": "eval/accuracy
 
 def test_checkpoints() -> None:
     rest = {"every": "auto", "maxLostWork": "1d1h", "keep": KEEP, "uploadRate": "0.3G", "peers": True}
-    found = told(checkpoint={"storage": STORAGE, "resume": {"from": "file:///a", "only": ["m"]}, **rest}, trainer=GANG)
+    config = replace(CONFIG, gates=frozenset({"PeerCopies"}))
+    found = told(
+        config, checkpoint={"storage": STORAGE, "resume": {"from": "file:///a", "only": ["m"]}, **rest}, trainer=GANG
+    )
     assert found.every == Every(max_lost_work=90000.0, mean_time_between_interruptions=7200.0)
     assert found.keep == Keep(2, 86400.0, 3, "eval/accuracy", "Max")
     assert (found.upload_rate, found.peers, found.resume, found.resume_only) == (300_000_000, True, "file:///a", ("m",))
     assert (found.checkpoint_endpoint, found.keys_folder) == ("https://s3.test", "/holdfast/keys")
     assert told(checkpoint={"storage": STORAGE, "every": "500 steps"}).every.steps == 500
+
+
+# Breaks if copies are sent to other nodes although no administrator has turned that on.
+def test_gates() -> None:
+    peers = {"checkpoint": {"storage": STORAGE, "peers": True}, "trainer": GANG}
+    assert (told(**peers).peers, told(**peers).gates) == (False, ())
+    config = replace(CONFIG, gates=frozenset({"PeerCopies", "NcclRas"}))
+    assert (told(config, **peers).peers, told(config, **peers).gates) == (True, ("NcclRas", "PeerCopies"))
 
 
 def test_a_volume() -> None:

@@ -17,6 +17,12 @@ def test_defaults_are_valid_and_make_a_config() -> None:
     assert settings.operator_config().progress_url == settings.service_url
 
 
+def test_gates_are_off_unless_they_are_turned_on() -> None:
+    assert Settings().operator_config().gates == frozenset()
+    given = settings_from({"feature_gates": "PeerCopies=true,NcclRas=false"})
+    assert given.operator_config().gates == {"PeerCopies"}
+
+
 def test_durations_of_the_core_can_be_set_by_name() -> None:
     settings = settings_from({"patience": ["start_timeout=3", "backoff_base=0.5"], "seed": None})
     assert settings.operator_config().start_timeout == timedelta(seconds=3)
@@ -42,6 +48,9 @@ def test_durations_of_the_core_can_be_set_by_name() -> None:
         ({"patience": ["nonsense=3"]}, "--patience: nonsense: unknown duration; allowed are acknowledge_timeout, "),
         ({"patience": ["start_timeout"]}, '--patience: "start_timeout": must be NAME=SECONDS, for example start_'),
         ({"patience": ["start_timeout=x"]}, '--patience start_timeout: "x": must be a number'),
+        ({"feature_gates": "Peers=true"}, "Peers: unknown gate; allowed are FrozenChecksumsOnCuda, SlowRanksOnGpus, "),
+        ({"feature_gates": "PeerCopies"}, "PeerCopies: must be PeerCopies=true or PeerCopies=false"),
+        ({"feature_gates": "NcclRas=true,NcclRas=false"}, "NcclRas: is there twice"),
         ({"patience": ["start_timeout=0"]}, '--patience start_timeout: "0": must be greater than 0'),
     ],
 )

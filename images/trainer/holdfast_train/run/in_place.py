@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 from holdfast_protocol import variables
+from holdfast_protocol.gates import RESTART_IN_PLACE
 from holdfast_protocol.lost_peer import says_peer_is_gone
 from holdfast_train.data import rng
+from holdfast_train.environment import read_settings
 from holdfast_train.pod.launcher.verdict_files import read_rank_verdicts
 from holdfast_train.run import attempt_over
 from holdfast_train.say import say
@@ -51,11 +53,14 @@ def restart_in_place(train: Callable[[], T]) -> T:
     it stays behind: no global variable, no thread. Before each call the environment, the working directory, the
     generators of random numbers and the handlers of SIGTERM and SIGINT are as before the first one.
 
-    It is called again if the training is on several nodes with one process each, and the launcher has started this
-    process itself. If anything is left of the earlier attempt, or the process does not come back in time, the program
-    starts again in another process.
+    It is called again if the gate RestartInPlace is on, the training is on several nodes with one process each, and
+    the launcher has started this process itself. If anything is left of the earlier attempt, or the process does not
+    come back in time, the program starts again in another process.
     """
     folder = os.environ.get(variables.IN_PLACE)
+    if variables.JOB in os.environ and not read_settings(os.environ).is_on(RESTART_IN_PLACE):
+        say(f"restart_in_place starts new processes: the gate {RESTART_IN_PLACE.name} is off")
+        return train()
     if not folder or not (Path(folder) / f"launcher-{os.getppid()}").exists():
         return train()
     if threading.current_thread() is not threading.main_thread():

@@ -37,16 +37,24 @@ class OwnTime:
         self._begun = 0.0
         self._steps: deque[float] = deque(maxlen=MOST_STEPS)
 
-    def watch(self, objects: Iterable[Any]) -> None:
-        """Measure the models among `objects`; without one, nothing."""
+    def watch(self, objects: Iterable[Any], *, on_gpus: bool = True) -> bool:
+        """Measure the models among `objects`; without one, nothing. `on_gpus`: those on GPUs too.
+
+        False if a model is left out because it is on a GPU.
+        """
+        is_whole = True
         torch: Any = sys.modules.get("torch")
         models = [] if torch is None else [thing for thing in objects if isinstance(thing, torch.nn.Module)]
         for model in models:
             last = [None, *(one for one in model.parameters() if one.requires_grad)][-1]
             if last is None or last.device.type not in ("cpu", "cuda"):
                 continue
+            if last.is_cuda and not on_gpus:
+                is_whole = False
+                continue
             self._clock = self._clock or (_GpuClock(torch, last.device) if last.is_cuda else _HostClock())
             self._hooks.append(_hook(model, last, _FirstExchange(self._end)))
+        return is_whole
 
     def begin(self) -> None:
         """A step begins. It may begin once more, if something was done after the end of the one before."""

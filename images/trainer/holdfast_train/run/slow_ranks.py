@@ -8,12 +8,13 @@ from statistics import median
 from time import monotonic
 from typing import Any, Final, NamedTuple, Protocol
 
+from holdfast_protocol.gates import SLOW_RANKS_ON_GPUS
 from holdfast_train.accelerator_memory import peak_memory
 from holdfast_train.environment import Environment
 from holdfast_train.errors import StateError
 from holdfast_train.progress import Progress
 from holdfast_train.ranks import Ranks
-from holdfast_train.run.own_time import OwnTime
+from holdfast_train.run.own_time import OwnTime, Typical
 from holdfast_train.say import say
 
 __all__ = ["Judge", "Slow", "SlowRanks", "Told"]
@@ -68,8 +69,12 @@ class Judge:
     def take(self, told: Sequence[Told]) -> tuple[Slow, ...]:
         """The slow ranks after one more window of all ranks, the slowest first.
 
-        All ranks wait for the slowest one, so a rank is compared with the median of the others.
+        All ranks wait for the slowest one, so a rank is compared with the median of the others. No rank is slow if
+        one is not measured.
         """
+        if not all(one.own for one in told):
+            self._windows.clear()
+            return ()
         found = []
         for rank, one in enumerate(told):
             others = median(other.own for number, other in enumerate(told) if number != rank)
@@ -88,6 +93,7 @@ class SlowRanks:
 
     def __init__(self) -> None:
         self._own = OwnTime()
+        self._is_measured = True
         self._over = threading.Event()
         self.begin_step = self._own.begin
 
@@ -103,7 +109,10 @@ class SlowRanks:
         window = environment.settings.slow_window
         if window is None or ranks.size == 1:
             return
-        self._own.watch(objects)
+        on_gpus = environment.settings.is_on(SLOW_RANKS_ON_GPUS)
+        self._is_measured = self._own.watch(objects, on_gpus=on_gpus)
+        if not self._is_measured and ranks.first:
+            say(f"ranks are not compared on GPUs: the gate {SLOW_RANKS_ON_GPUS.name} is off")
         exchange = _Exchange(ranks, ranks.new_store(), environment.node_rank)
 
         def found(slow: tuple[Slow, ...], peak: int = 0) -> None:
@@ -120,6 +129,10 @@ class SlowRanks:
         self._over.set()
         self._own.close()
 
+    def _take(self) -> Typical | None:
+        """The newest own time; 0 if it is not measured, so that the peak of memory is still told."""
+        return self._own.take() if self._is_measured else Typical(0.0, 0.0)
+
     def _run(self, window: float, exchange: "_Exchange", found: "_Found") -> None:
         try:
             self._compare(window, exchange, found)
@@ -135,7 +148,7 @@ class SlowRanks:
         judged, usual = monotonic(), window
         exchange.connect()
         while not self._over.wait(window / LOOKS):
-            if monotonic() >= due and (typical := self._own.take()) is not None:
+            if monotonic() >= due and (typical := self._take()) is not None:
                 exchange.tell(typical.own, typical.step)
                 due = monotonic() + window
             if (told := exchange.read()) is not None:

@@ -30,6 +30,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from awscrt import checksums
 
+from holdfast_protocol.gates import FROZEN_CHECKSUMS_ON_CUDA
+from holdfast_protocol.settings import Settings
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.errors import CheckpointCorruptError
 from holdfast_train.format.names import CheckpointName
@@ -39,6 +41,7 @@ from holdfast_train.format.tree import Leaf
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.messages import Failed
 from holdfast_train.save.plan import Plan
+from holdfast_train.say import say
 
 __all__ = ["Choice", "Confirm", "Fingerprint", "Frozen", "FrozenNames"]
 
@@ -75,10 +78,13 @@ class Frozen:
     """The frozen parameters of `objects`, as one rank knows them.
 
     `committed`: the names that the newest checkpoint of this attempt uses. Only rank 0 knows them.
+    Without their gate in `settings`, frozen bytes on a GPU are copied each time, and rank 0 says so once.
     """
 
-    def __init__(self, objects: Iterable[Any]) -> None:
+    def __init__(self, objects: Iterable[Any], settings: Settings, rank: int = 0) -> None:
         self._objects = list(objects)
+        self._on_gpus = settings.is_on(FROZEN_CHECKSUMS_ON_CUDA)
+        self._says = rank == 0
         self.committed: frozenset[CheckpointName] = frozenset()
         self._uploaded: CheckpointName | None = None  # the name of the data that this rank's writer has uploaded
         self._places: tuple[Any, ...] = ()  # of that data,
@@ -108,6 +114,11 @@ class Frozen:
         if not plan.frozen:
             return Choice(None)
         copies = plan.frozen_copies
+        if not self._on_gpus and any(leaves[copy.leaf].value.device.type != "cpu" for copy in copies):
+            if self._says:
+                say(f"frozen parameters on GPUs are saved in full: the gate {FROZEN_CHECKSUMS_ON_CUDA.name} is off")
+            self._says, self._uploaded = False, None
+            return Choice(None)
         places = tuple((leaves[copy.leaf].name, copy) for copy in copies)
         prints = Fingerprint([(leaves[copy.leaf].value, copy.start, copy.stop, copy.at) for copy in copies])
         known = self._uploaded

@@ -77,7 +77,7 @@ class Saver:
         self._open, self._state = opened, state
         self._guard = Guard(state.objects.values())
         self.apart = ALL_ALIKE
-        self.frozen = Frozen(state.objects.values())
+        self.frozen = Frozen(state.objects.values(), opened.environment.settings, opened.rank)
         self._overlap = True  # copy while training goes on
         self._writer: WriterProcess | None = None
         self._is_losing_writer = False  # the channel to the writer is closed, but its process is not reaped yet

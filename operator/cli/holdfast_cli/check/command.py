@@ -12,6 +12,7 @@ from holdfast.api.objects import TrainingJob
 from holdfast.api.review import is_ours, review
 from holdfast_cli.check.accelerator_memory import Needs, read_needs
 from holdfast_cli.check.failure_reasons import check_reasons
+from holdfast_cli.check.feature_gates import check_gates
 from holdfast_cli.check.findings import Report, show, to_objects
 from holdfast_cli.check.manifests import read
 from holdfast_cli.check.memory_room import State, check_memory
@@ -114,7 +115,9 @@ def _review(manifest: Manifest) -> Report:
     if not report.refused:
         report.note("schema", "every field is valid")
         if manifest["kind"] == JOB_KIND:
-            check_reasons(TrainingJob.parse(manifest).spec.failure, report)
+            job = TrainingJob.parse(manifest)
+            check_reasons(job.spec.failure, report)
+            check_gates(job, report)
     return report
 
 

@@ -25,6 +25,7 @@ class OperatorConfig:
 
     init_image: str = "holdfast.dev/init:local"
     progress_url: str | None = None
+    gates: frozenset[str] = frozenset()  # names of the feature gates that are on
     acknowledge_timeout: timedelta = timedelta(seconds=5)
     image_pull_grace: timedelta = timedelta(minutes=10)
     image_refused_grace: timedelta = timedelta(minutes=2)  # a new node's credentials for the registry may come late

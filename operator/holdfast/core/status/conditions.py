@@ -1,13 +1,15 @@
 """Conditions of a job: those of Job (Complete, Failed, Suspended), CapacityAcquired, Progressing, and warnings."""
 
-from typing import Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.status import Condition, Phase
 from holdfast.core.attempt.pause import PauseReason
 from holdfast.core.draft import Draft
 from holdfast.core.observe.situation import Sight, Situation
+from holdfast_protocol.gates import PEER_COPIES
 
+FEATURE_OFF: Final = "FeatureOff"
 ON_NODE = (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.DRAINING)
 
 
@@ -28,6 +30,7 @@ def set_conditions(draft: Draft, s: Situation) -> None:
     why = (reason or "Suspended") if suspended else "Suspending" if draining else "NotSuspended"
     _set(draft, "Suspended", suspended, why)
     _set_progress_unreachable(draft, s)
+    _set_feature_off(draft)
     _set_reported(draft, s, _CHECKPOINT_FAILING, s.report.save_error if s.report else None)
     _set_reported(draft, s, _MEMORY_SHORT, s.report.memory_warning if s.report else None)
 
@@ -44,6 +47,21 @@ def _set_progress_unreachable(draft: Draft, s: Situation) -> None:
     if silent or find_condition(draft, "ProgressUnreachable"):
         message = "no reports arrive from the trainer; training goes on" if silent else ""
         _set(draft, "ProgressUnreachable", silent, "Silent" if silent else "Reporting", message)
+
+
+def _set_feature_off(draft: Draft) -> None:
+    """FeatureOff: the job asks for a feature whose gate is off, so it runs without it."""
+    job, gate = draft.snapshot.job, PEER_COPIES
+    known = find_condition(draft, FEATURE_OFF)
+    is_off = job.spec.checkpoint.peers and gate.name not in draft.snapshot.config.gates
+    message = (
+        f"checkpoint.peers: the gate {gate.name} is off, so the training runs without copies on other nodes; an"
+        f" administrator sets featureGates.{gate.name}"
+    )
+    if is_off and (known is None or known.status != "True"):
+        draft.event(FEATURE_OFF, message, warning=True)
+    if is_off or known:
+        _set(draft, FEATURE_OFF, is_off, gate.name, message if is_off else "")
 
 
 class _Reported(NamedTuple):

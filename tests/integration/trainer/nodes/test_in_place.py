@@ -98,7 +98,7 @@ class Training:
         script.write_text(PROGRAM)
         self.endpoint = endpoint
         command = [sys.executable, str(script), what, str(victim), str(goal)]
-        more = {"warm_start": False, "uri": f"file://{folder}/prefix"} | more
+        more = {"warm_start": False, "gates": ("RestartInPlace",), "uri": f"file://{folder}/prefix"} | more
         self.nodes = [Node(folder, endpoint, rank, command, nodes=ranks, **more) for rank in range(ranks)]
 
     def begin(self, attempt: int) -> None:

@@ -167,6 +167,21 @@ def reports(error):
     return {"u-1": stepped(received_at=at(59), save_error=error)}
 
 
+def test_a_feature_whose_gate_is_off_is_said_once():
+    """Breaks if a training runs without the copies that it asks for, and nothing says so."""
+    spec = {"checkpoint": {"storage": {"s3": {"bucket": "runs", "prefix": "p"}}, "peers": True}}
+    given = snapshot(job(trainer={"image": "i", "command": ["x"], "nodes": 2}, **spec))
+    first = settled(given)
+    assert told(first)["FeatureOff"] == ("True", "PeerCopies")
+    (event,) = [one for one in first.events if one.reason == "FeatureOff"]
+    assert "an administrator sets featureGates.PeerCopies" in event.message
+    kept = replace(given, job=stored(given.job, first.status))
+    assert [one for one in settled(kept).events if one.reason == "FeatureOff"] == []
+    turned_on = replace(kept, config=replace(kept.config, gates=frozenset({"PeerCopies"})))
+    assert told(settled(turned_on))["FeatureOff"] == ("False", "PeerCopies")
+    assert "FeatureOff" not in told(settled(replace(turned_on, job=given.job)))
+
+
 def test_a_save_that_does_not_fit_into_the_memory_is_reported_before_it_begins():
     """Breaks if no condition shows that a save may not fit into the trainer's memory."""
     words = "a save copies the state: 9.0Gi of memory, of which 4.0Gi are left"

@@ -95,6 +95,14 @@ def test_without_a_launcher_the_function_is_called_once(monkeypatch: pytest.Monk
     assert not list(tmp_path.iterdir())
 
 
+# Breaks if a program does not learn why it starts in a new process.
+def test_without_its_gate_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv(variables.JOB, "job")
+    assert holdfast_train.restart_in_place(lambda: 5) == 5
+    said = capsys.readouterr().err
+    assert said == "holdfast: restart_in_place starts new processes: the gate RestartInPlace is off\n"
+
+
 # Breaks if the second attempt sees a variable, a handler, a folder or a random number of the first one.
 def test_the_function_is_called_again_as_in_a_new_process(program: Callable[[str], Started]) -> None:
     started = program("peer")

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 import torch.distributed
@@ -36,6 +37,7 @@ def after(windows: Sequence[tuple[Told, ...]]) -> tuple[int, ...]:
         ((0.5, 0.5, 0.8, 0.9), 1.0, (3, 2)),
         ((0.9, 0.9, 0.9, 0.5), 1.0, ()),  # most of them are as slow: that is the pace
         ((0.0, 0.0, 0.0), 1.0, ()),
+        ((0.5, 0.9, 0.0), 1.0, ()),  # one is not measured
     ],
 )
 def test_a_rank_is_slow_if_it_takes_a_third_longer_than_the_others(
@@ -155,3 +157,35 @@ def test_nothing_is_measured_if_the_job_does_not_ask_for_it() -> None:
     one.start(environment("file:///nowhere"), _Ranks(0, store), [torch.nn.Linear(1, 1)], Progress(), lambda: None)
     one.begin_step()
     assert one._own._clock is None
+
+
+class _GpuParameter:
+    """Says that it is on a GPU."""
+
+    requires_grad, is_cuda, device = True, True, torch.device("cuda")
+
+
+class _OnGpu(torch.nn.Module):
+    """A model whose parameter says that it is on a GPU."""
+
+    def parameters(self, recurse: bool = True) -> Iterator[Any]:
+        yield _GpuParameter()
+
+
+# Breaks if ranks on GPUs are compared although no administrator has turned that on, or if their memory is not told.
+def test_without_its_gate_no_gpu_is_measured_and_its_memory_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(slow_ranks, "peak_memory", lambda: 3 << 30)
+    monkeypatch.setattr(slow_ranks, "STALE", 1e6)
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    ranks, progress = [SlowRanks(), SlowRanks()], Progress()
+    for rank, one in enumerate(ranks):
+        where = environment("file:///nowhere", slow_window=0.05)
+        one.start(where, _Ranks(rank, store), [_OnGpu()], progress, lambda: None)
+    wait_for(lambda: progress.ranks_peak == 3 << 30, 20, "the peak of memory")
+    for one in ranks:
+        assert one._own._clock is None
+        one.close()
+    said = "holdfast: ranks are not compared on GPUs: the gate SlowRanksOnGpus is off\n"
+    assert (progress.slow_ranks, capsys.readouterr().err) == ([], said)

@@ -10,7 +10,7 @@ import torch
 from tests.support.trainer.adapted import Adapted, Training
 from tests.support.waiting import wait_for
 
-from holdfast_protocol.settings import Keep
+from holdfast_protocol.settings import Keep, Settings
 from holdfast_train.commitlog import records
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.rules import check_may_use
@@ -36,12 +36,12 @@ def test_frozen_are_parameters_without_gradient_that_no_optimizer_has() -> None:
     model = Adapted()
     leaves = leaves_of(model)
     optimizer = torch.optim.SGD(model.adapter.parameters(), lr=0.1)
-    found = Frozen([model, optimizer]).leaves(leaves)
+    found = Frozen([model, optimizer], Settings()).leaves(leaves)
     assert [leaves[number].name for number in sorted(found)] == ["0/base.weight", "0/base.bias"]
     everything = torch.optim.SGD(model.parameters(), lr=0.1)  # it may decay weights without a gradient
-    assert Frozen([model, everything]).leaves(leaves) == frozenset()
+    assert Frozen([model, everything], Settings()).leaves(leaves) == frozenset()
     model.base.weight.requires_grad_(True)
-    assert [leaves[n].name for n in Frozen([model, optimizer]).leaves(leaves)] == ["0/base.bias"]
+    assert [leaves[n].name for n in Frozen([model, optimizer], Settings()).leaves(leaves)] == ["0/base.bias"]
 
 
 def test_a_tensor_that_shares_memory_with_a_trained_one_is_not_frozen() -> None:
@@ -49,7 +49,7 @@ def test_a_tensor_that_shares_memory_with_a_trained_one_is_not_frozen() -> None:
     model.base.weight = torch.nn.Parameter(model.adapter.weight.detach()[:2], requires_grad=False)
     optimizer = torch.optim.SGD(model.adapter.parameters(), lr=0.1)
     leaves = leaves_of(model)
-    assert [leaves[n].name for n in Frozen([model, optimizer]).leaves(leaves)] == ["0/base.bias"]
+    assert [leaves[n].name for n in Frozen([model, optimizer], Settings()).leaves(leaves)] == ["0/base.bias"]
 
 
 def sums_of(data: torch.Tensor, start: int, stop: int) -> tuple[Any, ...]:
@@ -102,7 +102,7 @@ class Saves:
     """What is chosen for the frozen bytes of `model` in one save after the other."""
 
     def __init__(self, model: Any) -> None:
-        self.frozen = Frozen([model])
+        self.frozen = Frozen([model], Settings())
         self._model = model
 
     def choose(self, step: int, *committed: int, waits: bool = False) -> Choice:
@@ -134,6 +134,20 @@ def test_committed_data_is_used_again_only_with_equal_bytes(change: Callable[[An
         assert [saves.save(step, 4, waits=True) for step in (5, 6)] == [FRESH[4], FRESH[4]]
         saves.frozen.forget()
         assert saves.save(7, 4, waits=True) is None
+
+
+# Breaks if checksums of a GPU decide what is uploaded although no administrator has turned that on.
+def test_without_its_gate_frozen_bytes_on_a_gpu_are_copied_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+    leaves = [leaf._replace(value=leaf.value.to("meta")) for leaf in leaves_of(Adapted())]  # no CPU, as a GPU
+    frozen = Frozen([], Settings())
+    plan = make_plan(leaves, len(leaves), 0, 1, frozenset({0, 1}))
+    assert plan.frozen
+    for step in range(3):
+        names = FrozenNames(FRESH[step], frozenset(FRESH[number] for number in range(step)))
+        assert frozen.choose(plan, leaves, names, waits=True) == Choice(None)
+        assert not frozen.is_stored
+    said = "holdfast: frozen parameters on GPUs are saved in full: the gate FrozenChecksumsOnCuda is off\n"
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize("change", CHANGES)

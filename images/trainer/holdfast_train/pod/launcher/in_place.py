@@ -21,7 +21,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from holdfast_protocol import variables
+from holdfast_protocol import settings, variables
+from holdfast_protocol.gates import RESTART_IN_PLACE
 
 from .process_tree import state_of
 from .program import Program, Running, Starter
@@ -177,10 +178,14 @@ class InPlace(Starter):
 
 @contextlib.contextmanager
 def in_place(environment: dict[str, str], new: Starter) -> Iterator[Starter]:
-    """An InPlace for programs with one process on each node, otherwise `new`. `environment` gets its variable."""
+    """An InPlace for programs with one process on each node, if its gate is on; otherwise `new`.
+
+    `environment` gets its variable.
+    """
     with contextlib.ExitStack() as stack:
         starter = new
-        if environment.get("PET_NPROC_PER_NODE", "1") == "1" and (folder := stack.enter_context(temporary_folder())):
+        may = settings.read(environment).is_on(RESTART_IN_PLACE) and environment.get("PET_NPROC_PER_NODE", "1") == "1"
+        if may and (folder := stack.enter_context(temporary_folder())):
             try:
                 starter = stack.enter_context(contextlib.closing(InPlace(folder, new)))
                 environment[variables.IN_PLACE] = folder

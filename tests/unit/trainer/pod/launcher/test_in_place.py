@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.trainer.pod_settings import pod_variables
 from tests.support.waiting import wait_for
 
 from holdfast_protocol import variables
@@ -17,6 +18,7 @@ from holdfast_train.pod.launcher.in_place import InPlace, in_place
 from holdfast_train.pod.launcher.process_tree import state_of
 from holdfast_train.pod.launcher.program import Running, Starter
 
+GATE = ("RestartInPlace",)
 # Comes back once, as a program does; `deaf` says nothing when it goes on.
 PROGRAM = """
 import os, pathlib, signal, sys
@@ -106,7 +108,7 @@ def test_a_process_of_the_same_number_is_not_touched(tmp_path: Path, programs: I
 
 
 def test_a_process_that_waits_ends_with_its_launcher(tmp_path: Path) -> None:
-    environment = {"TMPDIR": str(tmp_path)}
+    environment = pod_variables({"TMPDIR": str(tmp_path)}, gates=GATE)
     with in_place(environment, Starter()) as programs:
         running = start(Path(environment[variables.IN_PLACE]))
         programs.keep(running)
@@ -136,10 +138,17 @@ def test_only_a_program_that_listens_is_asked(tmp_path: Path, programs: InPlace)
 
 # Breaks if a rank of torchrun stops itself: torchrun would wait for it for ever.
 def test_programs_with_several_processes_get_no_folder() -> None:
-    environment = {"PET_NPROC_PER_NODE": "8"}
+    environment = pod_variables({"PET_NPROC_PER_NODE": "8"}, gates=GATE)
     with in_place(environment, Starter()) as programs:
         assert variables.IN_PLACE not in environment
         assert not programs.ask(os.getpid(), "1")
+
+
+# Breaks if a program stays in its process although no administrator has turned that on.
+def test_without_its_gate_a_program_gets_no_folder() -> None:
+    environment: dict[str, str] = {}
+    with in_place(environment, Starter()):
+        assert variables.IN_PLACE not in environment
 
 
 # Breaks if the lines of one attempt are shown as the last lines of another one.

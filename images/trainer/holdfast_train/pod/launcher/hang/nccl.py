@@ -13,6 +13,9 @@ import socket
 import time
 from collections.abc import Mapping
 
+from holdfast_protocol import settings
+from holdfast_protocol.gates import NCCL_RAS
+
 ADDRESS = "localhost:28028"  # NCCL's default
 CONNECT_SECONDS = 1.0
 SECONDS = 15.0  # it asks all other processes first, and waits up to 5 s for those that do not answer
@@ -20,7 +23,12 @@ MOST_BYTES = 64 << 10
 
 
 def ras_status(environment: Mapping[str, str]) -> str:
-    """NCCL's report, empty if nothing answers. `environment`: of the program, which may name another address."""
+    """NCCL's report, empty if its gate is off or nothing answers.
+
+    `environment`: of the program, which may name another address.
+    """
+    if not settings.read(environment).is_on(NCCL_RAS):
+        return ""
     host, _, port = (environment.get("NCCL_RAS_ADDR") or ADDRESS).rpartition(":")
     if environment.get("NCCL_RAS_ENABLE") == "0" or not port.isdecimal():
         return ""

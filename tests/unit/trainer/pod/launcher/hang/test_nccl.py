@@ -4,9 +4,18 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tests.support.trainer.pod_settings import pod_variables
 
 from holdfast_train.pod.launcher.hang import nccl
 from holdfast_train.pod.launcher.hang.nccl import ras_status
+
+
+def asked_at(address: str, **changes: Any) -> dict[str, str]:
+    """The environment of a pod whose gate is on, and whose NCCL answers at `address`."""
+    return pod_variables({}, **{"NCCL_RAS_ADDR": address, "gates": ("NcclRas",), **changes})
 
 
 @contextmanager
@@ -36,7 +45,7 @@ def test_the_report() -> None:
         connection.sendall(b"  Rank 1 has status MISSING\n")
 
     with server(answer) as (address, asked):
-        assert ras_status({"NCCL_RAS_ADDR": address}).endswith("2.27.5\n  Rank 1 has status MISSING\n")
+        assert ras_status(asked_at(address)).endswith("2.27.5\n  Rank 1 has status MISSING\n")
     assert asked == [b"verbose status\n"]
 
 
@@ -49,23 +58,21 @@ def test_a_report_without_end_is_cut() -> None:
             return
 
     with server(answer) as (address, _):
-        assert len(ras_status({"NCCL_RAS_ADDR": address})) == nccl.MOST_BYTES
+        assert len(ras_status(asked_at(address))) == nccl.MOST_BYTES
 
 
 def test_nothing_where_nobody_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    assert ras_status({"NCCL_RAS_ADDR": f"127.0.0.1:{port}"}) == ""
-    assert ras_status({"NCCL_RAS_ADDR": "nonsense"}) == ""
+    assert ras_status(asked_at(f"127.0.0.1:{port}")) == ""
+    assert ras_status(asked_at("nonsense")) == ""
 
 
-def test_not_asked_if_it_is_off() -> None:
+@pytest.mark.parametrize("changes", [{"NCCL_RAS_ENABLE": "0"}, {"gates": ()}])
+def test_not_asked_if_it_is_off_or_has_no_gate(changes: dict[str, Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         address = f"127.0.0.1:{listening.getsockname()[1]}"
-        assert ras_status({"NCCL_RAS_ADDR": address, "NCCL_RAS_ENABLE": "0"}) == ""
-        try:
+        assert ras_status(asked_at(address, **changes)) == ""
+        with pytest.raises(BlockingIOError):  # nobody has connected
             listening.accept()
-        except BlockingIOError:
-            return
-    raise AssertionError("it was asked")
