@@ -33,7 +33,8 @@ def told(endpoint: Endpoint, data: Any, sampler: ElasticSampler, seconds: float)
         for _, _ in zip(run.steps(STEPS), loader, strict=False):
             time.sleep(seconds)
     last = endpoint.wait_for(lambda report: report["state"] == "completed")
-    return None if last["dataWait"] is None else float(last["dataWait"])
+    share = last["figures"].get("dataWait")
+    return None if share is None else float(share)
 
 
 # Breaks if a starved training is not told, or a fed one looks starved.
