@@ -39,7 +39,9 @@ from scripts.generate.dashboards.queries import (
 from scripts.generate.grafana import Dashboard, Panel, Query, choice, thresholds, values
 
 ROWS_OF_A_TABLE = 15
-TROUBLE = "CheckpointFailing|MemoryShort|ProgressUnreachable|StartBlocked|SlowRank|DeadlineAtRisk|BudgetAtRisk"
+TROUBLE = (
+    "CheckpointFailing|MemoryShort|ProgressUnreachable|StartBlocked|SlowRank|DeadlineAtRisk|BudgetAtRisk|FeatureOff"
+)
 
 
 def top(expr: str) -> str:
