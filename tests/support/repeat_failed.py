@@ -2,8 +2,9 @@
 
 Tests in a cluster share two cores with each other, and one of 850 may get too little time. A test that passes alone is
 printed as `flaky: NAME`, and the run is green. It is broken all the same: mend it. A run that ends in another way than
-with failed tests, or with more than MOST of them, is not repeated; nor is one with an error at collection or a crashed
-worker, which pytest-xdist counts among the failed tests. This module is also the pytest plugin that sees such a crash.
+with failed tests, or with more than MOST of them, is not repeated; nor is one with an error at collection, one that
+stopped early (`-x`), or one with a crashed worker, which pytest-xdist counts among the failed tests. This module is
+also the pytest plugin that sees both.
 """
 
 import json
@@ -36,8 +37,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """End as interrupted if a worker crashed."""
-    if CRASHED:
+    """End as interrupted if a worker crashed, or if tests that were not run are left."""
+    if CRASHED or session.shouldfail:
         session.exitstatus = pytest.ExitCode.INTERRUPTED
 
 

@@ -85,6 +85,14 @@ def test_other_ends_are_not_repeated(tmp_path: Path, text: str, expected: int) -
     assert "once more" not in output
 
 
+# Breaks if a run that stopped at its first failed test is green: most of its tests were never run.
+@pytest.mark.parametrize("options", [("-x",), ("--maxfail=1", "-n", "2")])
+def test_a_run_that_stopped_early_is_not_repeated(tmp_path: Path, options: tuple[str, ...]) -> None:
+    code, output = _run(tmp_path, f"{ONCE}\ndef test_later():\n    assert False\n", *options)
+    assert code == 2, output
+    assert "once more" not in output
+
+
 @pytest.mark.parametrize(("text", "expected"), [(CRASH, 2), (NOT_COLLECTED, 1)])
 def test_what_workers_could_not_run_is_not_repeated(tmp_path: Path, text: str, expected: int) -> None:
     """Would break: a file that could not be collected, or a dead process, is called flaky, and the run is green."""
