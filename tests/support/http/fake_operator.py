@@ -7,11 +7,15 @@ from typing import Any
 
 
 class FakeOperator:
-    """Answers with the statuses of `answers`, the last one again and again, as soon as `gate` is set."""
+    """Answers with the statuses of `answers`, the last one again and again, as soon as `gate` is set.
+
+    `says`: the body of each answer.
+    """
 
     def __init__(self) -> None:
         operator = self
         self.answers = [200]
+        self.says = b""
         self.gate = threading.Event()
         self.gate.set()
         self.got: list[tuple[str, str, dict[str, Any]]] = []
@@ -27,8 +31,9 @@ class FakeOperator:
                 operator.got.append((self.path, self.headers["Authorization"], body))
                 operator.gate.wait(30)
                 self.send_response(operator.answers.pop(0) if len(operator.answers) > 1 else operator.answers[0])
-                self.send_header("Content-Length", "0")
+                self.send_header("Content-Length", str(len(operator.says)))
                 self.end_headers()
+                self.wfile.write(operator.says)
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=lambda: self.server.serve_forever(0.02), daemon=True).start()

@@ -186,16 +186,16 @@ class Reporter:
 
     def _send(self, connection: Connection) -> bool:
         try:
-            status, answer, _ = connection.call("POST", f"{connection.path}/progress", self._body())
+            _, answer, _, refusal = connection.call("POST", f"{connection.path}/progress", self._body())
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._say_unreachable(f"{type(error).__name__}: {error}")
             return False
-        if status != http.HTTPStatus.OK:
-            self._say_unreachable(f"HTTP status {status}")
+        if refusal:
+            self._say_unreachable(refusal)
             return False
         if self._is_unreachable:
             self._is_unreachable = False
-            say("the operator answers again")
+            say("the operator takes reports again")
         if isinstance(answer, dict):
             every = answer.get("reportEverySeconds")
             if isinstance(every, (int, float)) and 0 < every <= 3600:
@@ -206,7 +206,7 @@ class Reporter:
     def _say_unreachable(self, why: str) -> None:
         if not self._is_unreachable and not self._stopping.is_set():  # once for each outage, not once for each try
             self._is_unreachable = True
-            say(f"the operator cannot be reached ({why}); training goes on")
+            say(f"the operator does not take reports ({why}); training goes on")
 
     def _poll(self) -> None:
         connection = self._connection(WAIT_SECONDS + CALL_SECONDS)
@@ -223,7 +223,7 @@ class Reporter:
             )
             started = time.monotonic()
             try:
-                status, answer, _ = connection.call("GET", f"{connection.path}/orders?{query}")
+                status, answer, *_ = connection.call("GET", f"{connection.path}/orders?{query}")
             except (OSError, http.client.HTTPException, ValueError):
                 status, answer = 0, None
             taken = status == http.HTTPStatus.OK and isinstance(answer, dict) and self._take(answer.get("orders"))

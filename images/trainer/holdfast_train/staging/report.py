@@ -52,13 +52,11 @@ class StagingReporter:
     def _send(self, *, is_over: bool) -> None:
         body = self._body(is_over=is_over)
         try:
-            status, answer, _ = self._connection.call("POST", f"{self._connection.path}/progress", body)
+            _, answer, _, why = self._connection.call("POST", f"{self._connection.path}/progress", body)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            status, answer, why = 0, None, f"{type(error).__name__}: {error}"
-        else:
-            why = "" if status == http.HTTPStatus.OK else f"HTTP status {status}"
+            answer, why = None, f"{type(error).__name__}: {error}"
         if why and not self._is_unreachable:  # once for each outage
-            say(f"the operator cannot be reached ({why}); the data is copied all the same")
+            say(f"the operator does not take reports ({why}); the data is copied all the same")
         self._is_unreachable = bool(why)
         every = answer.get("reportEverySeconds") if isinstance(answer, dict) else None
         if isinstance(every, (int, float)) and 0 < every <= 3600:

@@ -129,7 +129,7 @@ def test_survives_a_restart_of_the_operator(
     pod.progress.step = 8
     pod.reporter.poke()
     endpoint.wait_for(lambda r: r["step"] == 8)
-    assert capsys.readouterr().err.count("cannot be reached (HTTP status 503)") == 1
+    assert capsys.readouterr().err.count("does not take reports (HTTP status 503)") == 1
 
 
 def test_unreachable_from_the_start(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from holdfast_protocol.settings import Settings
 
 MAX_ANSWER = 1 << 20
+SHOWN = 200  # characters of what the operator says of a request that it refuses
 
 
 class Target(NamedTuple):
@@ -34,11 +35,15 @@ class Target(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """`body`: decoded JSON, None unless `status` is 200. `retry_after`: seconds before the next try, 0 if not said."""
+    """`body`: decoded JSON, None unless `status` is 200. `retry_after`: seconds before the next try, 0 if not said.
+
+    `refusal`: the status, and what the operator says of it, for people; empty if `status` is 200.
+    """
 
     status: int
     body: Any
     retry_after: int
+    refusal: str
 
 
 class Connection:
@@ -107,4 +112,14 @@ class Connection:
         except (OSError, http.client.HTTPException, ValueError):
             self.close()
             raise
-        return Answer(answer.status, decoded, int(said) if re.fullmatch(r"\d{1,4}", said) else 0)
+        refusal = "" if answer.status == 200 else _refusal(answer.status, text)
+        return Answer(answer.status, decoded, int(said) if re.fullmatch(r"\d{1,4}", said) else 0, refusal)
+
+
+def _refusal(status: int, text: bytes) -> str:
+    """`HTTP status 400: sender: Field required`; what a proxy says is left out, since it may be a whole page."""
+    try:
+        said = " ".join(json.loads(text)["error"].split())[:SHOWN]
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        said = ""
+    return f"HTTP status {status}: {said}" if said and said.isprintable() else f"HTTP status {status}"

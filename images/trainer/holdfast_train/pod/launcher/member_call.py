@@ -113,9 +113,8 @@ class MemberCall:
             started, at_least = time.monotonic(), 0
             try:
                 path = f"{self._connection.path}/member?wait={WAIT_SECONDS}"
-                status, body, at_least = self._connection.call("POST", path, {**self._report, **self._more()})
+                status, body, at_least, trouble = self._connection.call("POST", path, {**self._report, **self._more()})
                 order = read_order(body, self._report) if status == 200 else None
-                trouble = "" if status == 200 else f"HTTP status {status}"
             except (OSError, http.client.HTTPException, ValueError) as error:
                 order, trouble = None, f"{type(error).__name__}: {error}"
             if self._over.is_set():

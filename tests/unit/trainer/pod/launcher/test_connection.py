@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from tests.support.http.fake_operator import FakeOperator
 from tests.support.http.progress_endpoint import Endpoint
 
 from holdfast_train.pod.launcher.connection import Connection, Target
@@ -33,7 +34,35 @@ def test_one_connection_and_a_fresh_token(connection: Connection, endpoint: Endp
 @pytest.mark.parametrize(("headers", "seconds"), [({"Retry-After": "2"}, 2), ({"Retry-After": "soon"}, 0), ({}, 0)])
 def test_retry_after(connection: Connection, endpoint: Endpoint, headers: dict[str, str], seconds: int) -> None:
     endpoint.members.refusal = (503, headers)
-    assert connection.call("POST", f"{connection.path}/member?wait=0", REPORT) == (503, None, seconds)
+    assert connection.call("POST", f"{connection.path}/member?wait=0", REPORT)[:3] == (503, None, seconds)
+
+
+# Breaks if nobody learns why the operator refuses a report, or if the page of a proxy gets into a log.
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        (b'{"error": "sender: Field required"}', ": sender: Field required"),
+        (b'{"error": "two\\nlines"}', ": two lines"),
+        (b'{"error": "' + b"x" * 500 + b'"}', ": " + "x" * 200),
+        (b'{"error": "\\u001b[31mred"}', ""),
+        (b'{"error": 5}', ""),
+        (b'{"message": "x"}', ""),
+        (b"[]", ""),
+        (b"[" * 100_000, ""),
+        (b"<html>a proxy</html>", ""),
+        (b"", ""),
+    ],
+)
+def test_why_a_report_is_refused(says: bytes, told: str) -> None:
+    operator = FakeOperator()
+    operator.answers, operator.says = [400], says
+    connection = Connection(Target(f"http://127.0.0.1:{operator.server.server_port}", "ns", "job", None, None), 30.0)
+    try:
+        assert connection.call("POST", connection.path, {}) == (400, None, 0, f"HTTP status 400{told}")
+    finally:
+        connection.close()
+        operator.server.shutdown()
+        operator.server.server_close()
 
 
 # Breaks if a launcher whose program has ended goes on waiting for an answer on it, or asks once more.

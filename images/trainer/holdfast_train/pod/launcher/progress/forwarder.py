@@ -71,8 +71,7 @@ class Forwarder:
     def _send(self, report: Mapping[str, Any]) -> tuple[int, int]:
         """The HTTP status, 0 if there was no answer, and the seconds before the next try that the operator wants."""
         try:
-            answer, _, at_least = self._connection.call("POST", f"{self._connection.path}/progress", report)
-            trouble = "" if answer == 200 else f"HTTP status {answer}"
+            answer, _, at_least, trouble = self._connection.call("POST", f"{self._connection.path}/progress", report)
         except (OSError, http.client.HTTPException, ValueError) as error:
             answer, at_least, trouble = 0, 0, f"{type(error).__name__}: {error}"
         if trouble and not self._trouble and not self._is_over:
