@@ -11,7 +11,7 @@ from holdfast_protocol.document import DocumentError
 from holdfast_protocol.settings import Settings
 from holdfast_train.errors import EnvironmentVariableError
 
-__all__ = ["Credentials", "Environment", "Identity", "read_settings"]
+__all__ = ["Credentials", "Environment", "Identity", "is_in_pod", "read_settings"]
 
 LOCAL_RANKS: Final = "LOCAL_WORLD_SIZE"  # torchrun sets it: processes of this pod
 
@@ -89,9 +89,9 @@ class Environment:
     def read(cls, environment: Mapping[str, str] | None = None) -> "Environment | None":
         """The pod's environment, None outside a pod. EnvironmentVariableError names what is wrong."""
         env = {k: v for k, v in (os.environ if environment is None else environment).items() if v != ""}
-        job, uid = env.get(variables.JOB), env.get(variables.JOB_UID)
-        if job is None:
+        if not is_in_pod(env):
             return None
+        job, uid = env[variables.JOB], env.get(variables.JOB_UID)
         if uid is None:
             raise EnvironmentVariableError(f"{variables.JOB_UID} is not set; it is required if {variables.JOB} is set")
         attempt, pod_uid = _integer(env, variables.ATTEMPT, least=1) or 1, env.get(variables.POD_UID, "")
@@ -108,6 +108,11 @@ class Environment:
             keeper=env.get(variables.KEEPER),
             ranks=_integer(env, LOCAL_RANKS, least=1) or 1,
         )
+
+
+def is_in_pod(environment: Mapping[str, str] | None = None) -> bool:
+    """True in a training pod, also if something in its environment is wrong: a Run names it, in a verdict too."""
+    return bool((os.environ if environment is None else environment).get(variables.JOB))
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:

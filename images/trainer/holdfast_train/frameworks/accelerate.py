@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast_train.environment import Environment
+from holdfast_train.environment import is_in_pod
 from holdfast_train.errors import StateError
 from holdfast_train.format.program import Severity
 from holdfast_train.format.stateful import Stateful
@@ -47,7 +47,7 @@ class AcceleratedRun(EpochRun):
         self._accelerator, self._loader = accelerator, loader
         position: Position | None = None
         own: dict[str, Any] = _prepared(accelerator)
-        if Environment.read() is not None:
+        if is_in_pod():
             refuse_distribution(accelerator)
             seed = sys.modules["torch"].initial_seed() % 2**32
             position = Position(base_of(loader), seed=seed, rank=accelerator.process_index)

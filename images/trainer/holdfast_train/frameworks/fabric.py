@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from holdfast_train.environment import Environment
+from holdfast_train.environment import is_in_pod
 from holdfast_train.errors import StateError
 from holdfast_train.format.program import Severity
 from holdfast_train.format.stateful import Stateful
@@ -52,7 +52,7 @@ class FabricRun(EpochRun):
         self._batches = 0  # of this epoch, that were read
         position: Position | None = None
         own: dict[str, Any] = {}
-        if Environment.read() is not None:
+        if is_in_pod():
             refuse_strategy(fabric.strategy, fabric.world_size)
             base = _base_of(loader)
             position = Position(base, seed=torch.initial_seed() % 2**32, rank=fabric.global_rank)

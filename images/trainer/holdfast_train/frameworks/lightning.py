@@ -10,7 +10,7 @@ from lightning.pytorch import Callback
 
 from holdfast_train.data import rng
 from holdfast_train.data_wait import DATA_WAIT
-from holdfast_train.environment import Environment
+from holdfast_train.environment import is_in_pod
 from holdfast_train.errors import StateError
 from holdfast_train.frameworks.kept_workers import separate_workers
 from holdfast_train.frameworks.lightning_loop import LightningLoop
@@ -41,7 +41,7 @@ class HoldfastCallback(Callback):
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Restore. Model and optimizers are made; the loop has not begun."""
-        if Environment.read() is not None:
+        if is_in_pod():
             _refuse(trainer, pl_module)
             self._fit = _Fit(trainer, self)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from holdfast_train.data import rng
 from holdfast_train.data_wait import DATA_WAIT
-from holdfast_train.environment import Environment
+from holdfast_train.environment import is_in_pod
 from holdfast_train.errors import StateError
 from holdfast_train.frameworks.kept_workers import separate_workers
 from holdfast_train.frameworks.position import Position, Shape
@@ -44,7 +44,7 @@ def train(trainer: Any, **options: Any) -> Any:
     ends here, with exit code 0. After the return training is complete. Outside a Holdfast pod this is
     `trainer.train(**options)`. StateError names an option that makes an exact resume impossible.
     """
-    if Environment.read() is None:
+    if not is_in_pod():
         return trainer.train(**options)
     _refuse(trainer, options)
     with ExitStack() as stack:

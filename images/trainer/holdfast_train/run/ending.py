@@ -1,9 +1,11 @@
 """`Ending`: how a run ends. It saves, writes the verdict, hands over and sends the last report, in this order."""
 
 import math
+import os
 from functools import partial
 from typing import Final, NoReturn, Protocol
 
+from holdfast_protocol import variables
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.environment import Environment
 from holdfast_train.errors import AlreadyCompleteError, HoldfastTrainError, StorageError
@@ -225,7 +227,9 @@ class Ending:
 
     @property
     def _verdict_folder(self) -> str | None:
-        return None if self._environment is None else self._environment.verdict_folder
+        if self._environment is None:  # it cannot be read, which the launcher has to know too
+            return os.environ.get(variables.VERDICT_DIR)
+        return self._environment.verdict_folder
 
     def _send_last_report(self) -> None:
         if self._reporter is not None:

@@ -41,6 +41,35 @@ def test_one_node_has_no_part_of_several(tmp_path: Path, nodes: str) -> None:
     assert not imported & {"ctypes", "http.client", "queue", "random", "socket", "ssl", "tempfile"}
 
 
+NEWER = """
+import json, os
+own = json.loads(os.environ["HOLDFAST_SETTINGS"])
+os.environ["HOLDFAST_SETTINGS"] = json.dumps({**own, "version": 2})
+import holdfast_train
+with holdfast_train.Run(): pass
+"""
+
+
+# Breaks if an image whose library does not know the settings of a newer operator is started again and again.
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (NEWER, "HOLDFAST_SETTINGS.version is 2; allowed: at most 1"),
+        (
+            "import os; os.environ['HOLDFAST_ATTEMPT'] = 'x'; import holdfast_train as h\nwith h.Run(): pass",
+            "HOLDFAST_ATTEMPT is",
+        ),
+    ],
+)
+def test_a_library_that_cannot_read_its_settings_is_misconfigured(tmp_path: Path, program: str, words: str) -> None:
+    names = {"HOLDFAST_NAMESPACE": "ns", "HOLDFAST_JOB": "job", "HOLDFAST_JOB_UID": "j", "HOLDFAST_ATTEMPT": "1"}
+    process = start(tmp_path / "log", sys.executable, "-c", program, checkpoint_uri=f"file://{tmp_path}/runs", **names)
+    process.communicate(timeout=60)
+    verdict = verdict_of(tmp_path / "log")
+    assert (verdict["outcome"], verdict["reason"], process.returncode) == ("misconfigured", "EnvironmentInvalid", 78)
+    assert words in str(verdict["message"])
+
+
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
