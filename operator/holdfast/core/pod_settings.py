@@ -12,6 +12,7 @@ from holdfast.api.scalars import quantity_value
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.pod_data import data_to_copy
 from holdfast_protocol import gates, settings
+from holdfast_protocol.document import EXACT
 from holdfast_protocol.settings import Settings
 
 
@@ -32,7 +33,7 @@ def pod_settings(job: TrainingJob, config: OperatorConfig, life: float, imports:
         folder=checkpoint.folder,
         folder_pattern=checkpoint.pattern,
         every=_every(checkpoint, life),
-        upload_rate=int(quantity_value(checkpoint.upload_rate)) if checkpoint.upload_rate else None,
+        upload_rate=_upload_rate(checkpoint),
         peers=checkpoint.peers and gates.PEER_COPIES.name in config.gates,
         keep=_keep(checkpoint),
         resume=resume if isinstance(resume, str) else resume.source,
@@ -62,6 +63,11 @@ def _checkpoint_uri(checkpoint: Checkpoint, s3: S3Storage | None) -> str:
     claim = checkpoint.storage.volume_claim
     path = (claim.path if claim and claim.path else "").strip("/")
     return f"file://{names.CHECKPOINT_PATH}/{path}"
+
+
+def _upload_rate(checkpoint: Checkpoint) -> int | None:
+    """Bytes a second. A quantity may be larger than a number of the document: no network is so fast."""
+    return min(int(quantity_value(checkpoint.upload_rate)), EXACT) if checkpoint.upload_rate else None
 
 
 def _every(checkpoint: Checkpoint, life: float) -> settings.Every:

@@ -61,6 +61,32 @@ def test_gates() -> None:
     assert (told(config, **peers).peers, told(config, **peers).gates) == (True, ("NcclRas", "PeerCopies"))
 
 
+# Breaks if a job that the API takes has settings that its pods refuse.
+@pytest.mark.parametrize(("rate", "told_rate"), [("1M", 10**6), ("1000000.5", 10**6), ("16Ei", 2**53 - 1)])
+def test_any_rate_that_a_job_may_have(rate: str, told_rate: int) -> None:
+    assert told(checkpoint={"storage": STORAGE, "uploadRate": rate}).upload_rate == told_rate
+
+
+def test_the_longest_texts_that_a_job_may_have() -> None:
+    """Breaks as above, or if the variable is too long for Linux, which takes 128 KiB."""
+    storage = {"s3": {"bucket": "b" * 63, "prefix": "p" * 512, "endpoint": f"https://{'e' * 504}"}}
+    resume = {"from": f"file:///{'a' * 1016}", "only": [f"m{n:062}" for n in range(16)]}
+    data = [{"from": f"s3://data/{'p' * 589}", "to": f"/{n}{'d' * 510}"} for n in range(8)]
+    patterns = ["\N{GRINNING FACE}" * 250 + "{step}"] * 8
+    pod = build_pod(
+        job(
+            checkpoint={"storage": storage, "resume": resume, "folder": f"/{'f' * 511}", "pattern": "*" * 256},
+            trainer={"image": "registry.example/train:1", "command": ["x"], "data": data},
+            progress={"patterns": patterns},
+        ),
+        attempt(3, tier=tier()), CONFIG, 7200.0,
+    )  # fmt: skip
+    (container,) = pod["spec"]["containers"]
+    assert settings_of(container).patterns == tuple(patterns)
+    (text,) = [one["value"] for one in container["env"] if one["name"] == "HOLDFAST_SETTINGS"]
+    assert len(text) < 64 * 1024
+
+
 def test_a_volume() -> None:
     found = told(checkpoint={"storage": {"volumeClaim": {"name": "disk", "path": "runs/vit"}}})
     assert (found.checkpoint_uri, found.checkpoint_region) == ("file:///holdfast/checkpoints/runs/vit", None)
