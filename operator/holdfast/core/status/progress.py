@@ -22,6 +22,14 @@ def take_progress(draft: Draft, s: Situation) -> None:
         _take_last_step(draft)
 
 
+def rest_progress(draft: Draft) -> None:
+    """Take back what was foreseen while the program trained, if it does not train now: no report may come to say so."""
+    progress = draft.status.progress
+    resting = progress.model_copy(update={"eta": None} | vars(_figures(progress).at_rest()))
+    if draft.status.phase not in (Phase.RUNNING, Phase.MIGRATING) and resting != progress:
+        draft.set(progress=resting)
+
+
 def _take_last_step(draft: Draft) -> None:
     """Put the step into status with which training was complete: its report may have come while no operator ran."""
     progress, history = draft.status.progress, reversed(draft.status.history)

@@ -12,6 +12,7 @@ from holdfast.core.status.conditions import set_conditions
 from holdfast.core.status.forecast import forecast, set_forecast_conditions
 from holdfast.core.status.long_waits import explain_long_wait, explain_turn
 from holdfast.core.status.old_pods import tidy_pods
+from holdfast.core.status.progress import rest_progress
 from holdfast.core.status.resting_tiers import show_resting_tiers
 from holdfast.core.status.slow_ranks import show_slow_ranks
 from holdfast.core.status.staging import show_staging
@@ -31,6 +32,7 @@ def wrap_up(draft: Draft, s: Situation) -> None:
         show_staging(draft, s)
         inspect_unprepared(draft, s)
         set_columns(draft, s)
+        rest_progress(draft)
         if draft.status.phase is not stored:
             draft.set(phase_since=draft.now)
         set_forecast_conditions(draft)

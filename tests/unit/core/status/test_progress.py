@@ -10,10 +10,12 @@ from tests.support.decisions.snapshots import (
     attempt,
     ended,
     job,
+    nodes,
     pending,
     pod,
     report,
     settled,
+    silent,
     snapshot,
     status,
     stepped,
@@ -21,7 +23,8 @@ from tests.support.decisions.snapshots import (
 )
 
 from holdfast.api.attempt import AttemptRecord, AttemptState
-from holdfast.api.status import CheckpointStatus, Progress
+from holdfast.api.status import CheckpointStatus, Phase, Progress
+from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.report import SavedCheckpoint
 
 RUNNING = attempt(fenced=True, first_step=500)
@@ -119,6 +122,27 @@ def test_a_finished_job_has_no_eta():
     )
     assert (decision.status.progress.eta, decision.status.progress.samples_per_second) == (None, None)
     assert decision.status.progress.data_wait is None
+
+
+FORESEEN = Progress(step=700, steps=1000, eta=at(149), loss="2.1", seconds_per_step="0.5", updated_at=at(-600))
+
+
+# Breaks if a job that waits is told to be done at a time that comes and passes: a lost node sends no last report.
+@pytest.mark.parametrize(
+    ("fenced", "cluster", "phase"),
+    [
+        (False, nodes(silent(seconds=600)), Phase.RECOVERING),  # the old pod is waited for
+        (True, nodes(silent(seconds=600)), Phase.ACQUIRING),
+        (True, nodes(without=("n1",)), Phase.ACQUIRING),
+        (True, nodes(), Phase.RUNNING),
+    ],
+)
+def test_a_job_that_does_not_train_foresees_nothing(fenced: bool, cluster: ClusterView, phase: Phase) -> None:
+    given = job(status(attempt(fenced=fenced, first_step=500), progress=FORESEEN))
+    reports = [stepped(received_at=at(-600), fenced=fenced)]
+    after = settled(snapshot(given, pod(), cluster=cluster, reports=reports)).status
+    rested = {"eta": None, "seconds_per_step": None} if phase is not Phase.RUNNING else {}
+    assert (after.phase, after.progress) == (phase, FORESEEN.model_copy(update=rested))
 
 
 def test_a_checkpoint_is_remembered():
