@@ -17,7 +17,8 @@ _HEADER: Final = """<!-- Generated from operator/protocol/holdfast_protocol by `
 The operator sets these variables in the `trainer` container; the init container gets those of the job, of the keys and
 of the settings. A program may read them. Names that begin with `HOLDFAST_` are refused in `spec.trainer.env`. A variable
 without a value is not set. A value in `spec.trainer.env` may refer to a variable of the operator or of Kubernetes, such
-as `$(HOLDFAST_JOB_UID)`. The launcher sets its variables later, so such a value cannot refer to them.
+as `$(HOLDFAST_JOB_UID)`. The launcher sets its variables later, so such a value cannot refer to them. Kubernetes leaves a
+reference to a variable that is not there as it is; `holdfast check` warns of those that begin with `HOLDFAST_`.
 
 ## Variables
 

@@ -17,6 +17,7 @@ from holdfast_cli.check.findings import Report, show, to_objects
 from holdfast_cli.check.manifests import read
 from holdfast_cli.check.memory_room import State, check_memory
 from holdfast_cli.check.preflight import Manifest, Preflight
+from holdfast_cli.check.variable_references import check_references
 from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.cluster.options import Kubeconfig, Namespace
 from holdfast_cli.errors import CliError, ExitCode
@@ -117,6 +118,7 @@ def _review(manifest: Manifest) -> Report:
         if manifest["kind"] == JOB_KIND:
             job = TrainingJob.parse(manifest)
             check_reasons(job.spec.failure, report)
+            check_references(job.spec, report)
             check_gates(job, report)
     return report
 
