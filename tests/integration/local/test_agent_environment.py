@@ -178,10 +178,10 @@ def test_image_path_and_working_directory(cluster: Cluster, namespace: str) -> N
         "name": "main",
         "image": TRAINER,
         "workingDir": "/app",
-        "command": ["python3", "-c", "import os, sys; print(sys.prefix, os.getcwd())"],
+        "command": ["python3", "-c", "import os, sys; print(sys.prefix, os.getcwd(), sep=chr(10))"],
     }
     run(cluster, namespace, pod("a", main))
     until_phase(cluster, namespace, "a", "Succeeded")
-    prefix, cwd = logs(cluster, namespace, "a").split()
+    prefix, cwd = logs(cluster, namespace, "a").splitlines()
     assert Path(prefix, "bin", "holdfast").exists()
     assert cwd.endswith("/app")
