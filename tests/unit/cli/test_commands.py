@@ -91,16 +91,6 @@ def test_watch_reads_each_list_once_and_then_watches(api: FakeApi) -> None:
     assert sorted(reads) == sorted([JOB, JOBS, EVENTS])
 
 
-@pytest.mark.usefixtures("impatient")
-def test_watch_without_a_terminal_names_the_attempt_that_trains(api: FakeApi) -> None:
-    """Breaks if the number of a successor that starts beside it is shown."""
-    beside = {**RUNNING["current"], "number": 4, "state": "Acquiring"}
-    api.watches[JOBS] = [[modified(attempt=4, successor=beside)], [modified(**OVER)]]
-    api.answers["GET", JOBS] = listing(raw_job(status={**RUNNING, "attempt": 4, "successor": beside}))
-    result = holdfast("watch", "job", "--every", "0.2")
-    assert "Running attempt=3" in result.output
-
-
 def test_watch_of_a_job_that_fails_ends_with_1(api: FakeApi) -> None:
     api.answers["GET", JOBS] = listing(raw_job(status={**RUNNING, "phase": "Failed", "current": None}))
     assert holdfast("watch", "job").exit_code == ExitCode.FAILED

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
-from tests.support.manifests.observed_jobs import running_job
+from tests.support.manifests.observed_jobs import RUNNING, running_job
 
 from holdfast.api.status import Phase
 from holdfast_cli.cluster.job_api import Line, Unreadable
@@ -157,6 +157,12 @@ def test_plain_state_does_not_change_with_time_alone() -> None:
     later = running_job({"checkpoint": None})
     assert before == "Running attempt=3 tier=dedicated node=dedicated-1 step=250/1,000 loss=2.113 checkpoint=240"
     assert view.plain_state(later) != before
+
+
+def test_plain_state_names_the_attempt_that_trains() -> None:
+    """Breaks if the number of a successor that starts beside it is shown."""
+    successor = {**RUNNING["current"], "number": 4, "state": "Acquiring"}
+    assert view.plain_state(running_job({"attempt": 4, "successor": successor})).startswith("Running attempt=3 ")
 
 
 def test_every_phase_has_a_colour() -> None:
