@@ -33,6 +33,9 @@ HoldfastTrainError
 from enum import IntEnum
 from typing import ClassVar, Final
 
+from holdfast_protocol import reasons
+from holdfast_protocol.verdict import Outcome
+
 __all__ = [
     "EXIT_FENCED",
     "EXIT_MISCONFIGURED",
@@ -93,7 +96,7 @@ class HoldfastTrainError(Exception):
     """
 
     reason: ClassVar[str] = "HoldfastError"
-    outcome: ClassVar[str] = "failed"
+    outcome: ClassVar[Outcome] = "failed"
     exit_code: ClassVar[int] = 1
     command_code: ClassVar[CommandCode] = CommandCode.FAILED
 
@@ -126,7 +129,7 @@ class CheckpointVersionError(HoldfastTrainError):
 class FencedError(HoldfastTrainError):
     """A newer attempt, or a newer job of the same name, owns the log: this process must end and not commit."""
 
-    reason = "Fenced"
+    reason = reasons.FENCED
     outcome = "fenced"
     exit_code = EXIT_FENCED
 
@@ -196,13 +199,13 @@ class DataInvalidError(DataError):
 class StorageError(HoldfastTrainError):
     """The checkpoint storage refused a request or failed."""
 
-    reason = "StorageFailed"
+    reason = reasons.STORAGE_FAILED
 
 
 class StorageUnreachableError(StorageError):
     """The storage did not answer, or cannot serve the request now. Another try may succeed."""
 
-    reason = "StorageUnreachable"
+    reason = reasons.STORAGE_UNREACHABLE
     exit_code = EXIT_UNAVAILABLE
     command_code = CommandCode.NO_ANSWER
 

@@ -11,6 +11,7 @@ from holdfast.api.model import Model
 from holdfast.api.profile import ProfileTier
 from holdfast.api.rules import KeyedBy
 from holdfast.api.scalars import Clip, Count, Duration, Flag, Hours, Money, RankSet, Step, Time
+from holdfast_protocol import reasons
 
 Reason = Annotated[str, Clip(128)]
 Message = Annotated[str, Clip(4096)]
@@ -76,21 +77,21 @@ class EndReason(StrEnum):
     START_TIMEOUT = "StartTimeout"
     NEVER_ENDED = "NeverEnded"  # long after its grace
     UNREACHABLE = "Unreachable"  # no report arrived after it was let pass the fence
-    FENCED = "Fenced"  # a newer attempt owns the checkpoints
+    FENCED = reasons.FENCED  # a newer attempt owns the checkpoints
     KILLED = "Killed"  # from outside
     CONTAINER_LOST = "ContainerLost"  # its node restarted, or lost the container's shim
     CONNECTION_LOST = "ConnectionLost"  # between its nodes or to another server, and nothing else is known
     # Many attempts in a row were lost, or failed, without progress.
     TOO_MANY_FRUITLESS = "TooManyFruitlessAttempts"
     # Its program ended, or cannot run.
-    EXITED = "Exited"
+    EXITED = reasons.EXITED
     EXIT_CODE = "ExitCode"
-    STALLED = "Stalled"  # it took no step for spec.failure.stallTimeout
-    OUT_OF_MEMORY = "OutOfMemory"
+    STALLED = reasons.STALLED  # it took no step for spec.failure.stallTimeout
+    OUT_OF_MEMORY = reasons.OUT_OF_MEMORY
     EVICTED = (
         "Evicted"  # a failure beyond its own limit of scratch space; an interruption if its node was low on something
     )
-    COMMAND_NOT_FOUND = "CommandNotFound"
+    COMMAND_NOT_FOUND = reasons.COMMAND_NOT_FOUND
     PYTHON_INCOMPLETE = "PythonIncomplete"  # the image's python3 cannot run the launcher
     POD_INVALID = "PodInvalid"
 

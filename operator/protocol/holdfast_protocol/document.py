@@ -22,6 +22,8 @@ TEXT = 4096  # characters of a text, unless its field says another limit
 SHOWN = 100  # characters of a value in an error
 REQUIRED = dataclasses.MISSING  # as a default: the field must be there
 
+_HALF = re.compile("[\ud800-\udfff]")
+
 T = TypeVar("T")
 Kind = Callable[[Any, str], Any]
 """Takes a decoded value and the place of its field. Returns what the field holds, or raises DocumentError."""
@@ -40,13 +42,26 @@ def _field(kind: Kind, default: Any, name: str | None = None) -> Any:
     return dataclasses.field(default=default, metadata={"kind": kind, "name": name})
 
 
-def text(default: Any = None, *, most: int = TEXT, form: str = "", name: str | None = None) -> Any:
-    """A text of 1 to `most` characters that fits the regular expression `form`, if there is one."""
+def version(newest: int, *, name: str | None = None) -> Any:
+    """The version of the document, which is `newest` if it is missing. A reader refuses one that it does not know."""
+
+    def kind(value: Any, place: str) -> int:
+        if _count(value, place, 1) > newest:
+            update = "use an operator and an image whose versions fit together (docs/reference/protocol.md)"
+            raise DocumentError(place, value, f"at most {newest}: {update}")
+        return int(value)
+
+    return _field(kind, newest, name)
+
+
+def text(default: Any = None, *, least: int = 1, most: int = TEXT, form: str = "", name: str | None = None) -> Any:
+    """A text of `least` to `most` characters that fits the regular expression `form`, if there is one."""
 
     def kind(value: Any, place: str) -> str:
-        if not isinstance(value, str) or not 0 < len(value) <= most or (form and not re.fullmatch(form, value)):
-            raise DocumentError(place, value, f"a text of 1 to {most} characters{f' like {form}' if form else ''}")
-        return value
+        if not _is_text(value, least, most) or (form and not re.fullmatch(form, value)):
+            like = f" like {form}" if form else ""
+            raise DocumentError(place, value, f"a text of {least} to {most} characters{like}")
+        return str(value)
 
     return _field(kind, default, name)
 
@@ -87,8 +102,8 @@ def flag(default: Any = False) -> Any:
 
 
 def choice(default: Any, *others: str) -> Any:
-    """One of these texts."""
-    allowed = (default, *others)
+    """One of these texts. REQUIRED as default: one of `others`."""
+    allowed = others if default is REQUIRED else (default, *others)
 
     def kind(value: Any, place: str) -> str:
         if not isinstance(value, str) or value not in allowed:
@@ -105,7 +120,7 @@ def texts(*, most: int, characters: int = TEXT, lines: bool = False) -> Any:
         if (
             not isinstance(value, list)
             or len(value) > most
-            or not all(_is_text(one, characters, lines) for one in value)
+            or not all(_is_text(one, int(not lines), characters) for one in value)
         ):
             raise DocumentError(place, value, f"a list of at most {most} texts of at most {characters} characters")
         return tuple(value)
@@ -113,8 +128,9 @@ def texts(*, most: int, characters: int = TEXT, lines: bool = False) -> Any:
     return _field(kind, ())
 
 
-def _is_text(value: object, most: int, may_be_empty: bool) -> bool:
-    return isinstance(value, str) and len(value) <= most and (bool(value) or may_be_empty)
+def _is_text(value: object, least: int, most: int) -> bool:
+    """True for a text of this length. Half of a character (a lone surrogate) is none: UTF-8 cannot hold it."""
+    return isinstance(value, str) and least <= len(value) <= most and not _HALF.search(value)
 
 
 def counts(*, most: int, characters: int) -> dict[str, Any]:
@@ -122,7 +138,7 @@ def counts(*, most: int, characters: int) -> dict[str, Any]:
 
     def kind(value: Any, place: str) -> dict[str, int]:
         is_object = isinstance(value, dict) and len(value) <= most
-        if not is_object or not all(_is_text(one, characters, True) for one in value):
+        if not is_object or not all(_is_text(one, 0, characters) for one in value):
             raise DocumentError(place, value, f"an object of at most {most} fields of {characters} characters")
         return {name: _count(number, f"{place}.{name}") for name, number in value.items()}
 
@@ -161,7 +177,9 @@ def decode(of: type[T], value: object, place: str = "") -> T:
     if not isinstance(value, Mapping):
         raise DocumentError(place, value, "an object")
     found: dict[str, Any] = {}
-    for field in dataclasses.fields(of):  # type: ignore[arg-type]  # every caller gives a dataclass
+    all_: Any = dataclasses.fields(of)  # type: ignore[arg-type]  # every caller gives a dataclass
+    # The version first: in another one, any other field may have another form.
+    for field in sorted(all_, key=lambda one: one.name != "version"):
         name = name_of(field)
         at = f"{place}.{name}" if place else name
         if value.get(name) is not None:

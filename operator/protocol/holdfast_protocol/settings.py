@@ -82,7 +82,7 @@ class Data:
 class Settings:
     """All of them. None: not set."""
 
-    version: int = kind.whole(VERSION, least=1)
+    version: int = kind.version(VERSION)
     """Of this document; a pod refuses one that it does not know."""
     grace: float = kind.seconds(30.0)
     """`checkpoint.gracePeriod`."""
@@ -142,16 +142,6 @@ class Settings:
         return gate.name in self.gates
 
 
-@dataclass(frozen=True)
-class _Version:
-    version: int = kind.whole(VERSION, least=1)
-
-    def __post_init__(self) -> None:
-        if self.version > VERSION:
-            update = "use an operator and an image whose versions fit together (docs/reference/protocol.md)"
-            raise DocumentError(f"{variables.SETTINGS}.version", self.version, f"at most {VERSION}: {update}")
-
-
 def read(environment: Mapping[str, str]) -> Settings:
     """The settings in a pod's environment; outside a pod the defaults. DocumentError names the field that is wrong."""
     return _read(environment.get(variables.SETTINGS, ""))
@@ -159,9 +149,7 @@ def read(environment: Mapping[str, str]) -> Settings:
 
 @lru_cache(maxsize=8)
 def _read(content: str) -> Settings:
-    given = read_json(content or "{}", variables.SETTINGS)
-    decode(_Version, given, variables.SETTINGS)  # first: in another version any other field may be of another form
-    found = decode(Settings, given, variables.SETTINGS)
+    found = decode(Settings, read_json(content or "{}", variables.SETTINGS), variables.SETTINGS)
     if found.resume_only and found.resume in ADDRESSES:
         allowed = f"only with an address in resume, which is {found.resume!r}"
         raise DocumentError(f"{variables.SETTINGS}.resumeOnly", list(found.resume_only), allowed)

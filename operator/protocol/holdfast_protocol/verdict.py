@@ -3,12 +3,65 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
+from typing import Literal
 
+from . import document as kind
+from .document import REQUIRED, to_text
+from .hang import Hang
+
+VERSION = 1
 MOST_BYTES = 4096  # a kubelet cuts a longer termination message
 WRITER_SECONDS = 60.0  # how long a verdict waits for a checkpoint that is on its way when the program has ended
 REASON = re.compile(r"[A-Za-z0-9]{1,64}")
 UNKNOWN = "Unknown"  # in place of a reason that has another form
+MESSAGE_CHARACTERS, LINES_KEPT = 600, 20  # that a writer keeps
 ROOT_CAUSE = "Root Cause: "  # begins the line on the rank that failed first, as torchrun calls it
 
 # The exit code of the process that failed first: in ROOT_CAUSE's line, or in torchrun's own report.
 FIRST_CODE = re.compile(r"Root Cause(?:(?!exitcode).)*exitcode *: *(-?\d{1,3})\b", re.DOTALL)
+
+Outcome = Literal["completed", "drained", "failed", "misconfigured", "fenced"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Why the program ended. None: not known.
+
+    `exit_code`, `signal`: of the program. `saved_step`: of the newest checkpoint. `last_lines`: of its output, if it
+    failed. `peer`: it failed because another rank was gone. `hang`: what its ranks did, if it hung.
+    """
+
+    outcome: Outcome = kind.choice(REQUIRED, "completed", "drained", "failed", "misconfigured", "fenced")
+    reason: str = kind.text(UNKNOWN, form=REASON.pattern)
+    message: str = kind.text("", least=0, most=MOST_BYTES)
+    exit_code: int | None = kind.whole(least=-kind.EXACT)
+    signal: int | None = kind.whole()
+    step: int | None = kind.whole()
+    saved_step: int | None = kind.whole()
+    last_lines: tuple[str, ...] = kind.texts(most=64, characters=MOST_BYTES, lines=True)
+    peer: bool | None = kind.flag(None)
+    hang: Hang | None = kind.part(Hang)
+    version: int = kind.version(VERSION, name="v")
+
+
+def shorten(verdict: Verdict) -> Verdict:
+    """The verdict with at most MOST_BYTES as a line. The oldest lines go first, then half of the message."""
+    message, lines = verdict.message.replace("\n", " "), verdict.last_lines[-LINES_KEPT:]
+    small = replace(verdict, message=_whole(message)[:MESSAGE_CHARACTERS], last_lines=tuple(map(_whole, lines)))
+    while len(to_text(small)) >= MOST_BYTES:
+        if small.last_lines:
+            small = replace(small, last_lines=small.last_lines[1:])
+        else:
+            small = replace(small, message=small.message[: len(small.message) // 2])
+    return small
+
+
+def _whole(text: str) -> str:
+    """The text without halves of characters: an argument or a path of a program may have some."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def to_line(verdict: Verdict) -> bytes:
+    """The verdict as a termination message: one line of JSON of at most MOST_BYTES."""
+    return to_text(shorten(verdict)).encode("ascii") + b"\n"

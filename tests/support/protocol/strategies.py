@@ -1,5 +1,6 @@
 """Documents for tests with hypothesis: good ones of any class, and any JSON."""
 
+import collections.abc
 import dataclasses
 import typing
 from typing import Any
@@ -23,6 +24,8 @@ def documents(of: type) -> st.SearchStrategy[Any]:
 
 
 def _values(field: dataclasses.Field[Any], hint: Any) -> st.SearchStrategy[Any]:
+    if field.name == "version":
+        return st.just(field.default)
     tried = _of_hint(hint)
     return tried if field.default is REQUIRED else st.just(field.default) | tried
 
@@ -33,6 +36,8 @@ def _of_hint(hint: Any) -> st.SearchStrategy[Any]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
         return st.sampled_from(arguments)
+    if origin is collections.abc.Mapping:
+        return st.dictionaries(_of_hint(arguments[0]), _of_hint(arguments[1]), max_size=3)
     if origin is tuple:
         return st.lists(_of_hint(arguments[0]), max_size=3).map(tuple)
     if arguments:  # one of several types

@@ -18,7 +18,7 @@ from holdfast_protocol.settings import Every, Keep, Settings, Spike, Stall
 def consistent(one: Settings) -> Settings:
     """Without what no operator writes: names of objects without an address, and the best by no metric."""
     only = () if one.resume in settings.ADDRESSES else one.resume_only
-    return replace(one, version=1, resume_only=only, keep=replace(one.keep, metric=one.keep.metric or "loss"))
+    return replace(one, resume_only=only, keep=replace(one.keep, metric=one.keep.metric or "loss"))
 
 
 SETTINGS = documents(Settings).map(consistent)

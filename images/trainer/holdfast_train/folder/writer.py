@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import IO, Any, Final
 
-from holdfast_protocol import variables
+from holdfast_protocol import reasons, variables
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.quarantine import BROKEN
 from holdfast_train.environment import Environment
@@ -297,7 +297,7 @@ class FolderWriter:
             self._leave(signalled_at)
         elif code == 0 and not is_all:
             self._write_verdict(
-                "failed", f"the last checkpoint is not saved: {self._progress.save_error}", "StorageFailed"
+                "failed", f"the last checkpoint is not saved: {self._progress.save_error}", reasons.STORAGE_FAILED
             )
         elif code == 0:
             with self._storage.within(PATIENCE_SECONDS):
@@ -305,7 +305,7 @@ class FolderWriter:
             self._progress.state = "completed"
             have = words.newest(self._saved_step, is_there=self._has_saved)
             message = f"the program ended with exit code 0; {have}"
-            self._write_verdict("completed", message, "Completed", step=self._saved_step)
+            self._write_verdict("completed", message, reasons.COMPLETED, step=self._saved_step)
         self._reported.end(self.deadline - time.monotonic())
         if self._reporter is not None:
             self._reporter.finish(FAREWELL_SECONDS)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast_protocol import variables
+from holdfast_protocol.verdict import Verdict
 from holdfast_train.commitlog import rules
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.environment import Environment, Identity, read_settings
@@ -126,18 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         run(arguments.patience)
     except HoldfastTrainError as error:
         say(f"{error.reason}: {error}")
-        verdict = {
-            "v": 1,
-            "outcome": error.outcome,
-            "reason": error.reason,
-            "message": str(error),
-            "exitCode": error.exit_code,
-            "signal": None,
-            "step": None,
-            "savedStep": None,
-            "lastLines": [],
-        }
-        write_verdict(verdict_file, verdict)
+        write_verdict(verdict_file, Verdict(error.outcome, error.reason, str(error), exit_code=error.exit_code))
         return error.exit_code
     return 0
 

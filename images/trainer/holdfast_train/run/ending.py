@@ -5,7 +5,7 @@ import os
 from functools import partial
 from typing import Final, NoReturn, Protocol
 
-from holdfast_protocol import variables
+from holdfast_protocol import reasons, variables
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.environment import Environment
 from holdfast_train.errors import AlreadyCompleteError, HoldfastTrainError, StorageError
@@ -175,14 +175,14 @@ class Ending:
             self._progress.state = "completed"
             if self._storage is not None:
                 message = f"training completed at step {step}"
-                self._write_verdict("completed", step, reason="Completed", message=message)
+                self._write_verdict("completed", step, reason=reasons.COMPLETED, message=message)
         self._send_last_report()
 
     def fail(self, error: BaseException | None, step: int) -> None:
         """The program ends with an `error` of its own, or with an exit code."""
         end_quickly()
         has_no_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-        reason = "OutOfMemory" if has_no_memory else "UserException"
+        reason = reasons.OUT_OF_MEMORY if has_no_memory else reasons.USER_EXCEPTION
         if not self.left:
             self._write_verdict("failed", step, reason=reason, message=f"{type(error).__name__}: {error}")
         self._send_last_report()

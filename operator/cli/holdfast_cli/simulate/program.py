@@ -1,6 +1,5 @@
 """A pod of the virtual cluster, and its program: it starts, waits at the fence, restores, trains and saves."""
 
-import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -13,8 +12,9 @@ from holdfast.core.observe.report import Report, SavedCheckpoint
 from holdfast_cli.simulate.durations import Durations
 from holdfast_cli.simulate.machines import Machine
 from holdfast_cli.simulate.storage import Storage
-from holdfast_protocol import variables
+from holdfast_protocol import reasons, variables
 from holdfast_protocol.report import State
+from holdfast_protocol.verdict import Verdict, to_line
 
 KNOWN_AFTER = 5  # steps after the first, when the pace is known
 KILLED = 137
@@ -355,10 +355,10 @@ class Pod:
     def _last_words(self) -> str:
         """The launcher's verdict; empty if the program was killed."""
         if self._completed and self._left:
-            return json.dumps({"v": 1, "outcome": "completed", "reason": "Exited", "step": self._frozen})
+            return to_line(Verdict("completed", reasons.EXITED, step=self._frozen)).decode()
         if self._ordered_to_leave and (self._left or not self._fenced):
-            step = {"step": self._frozen} if self._fenced and self._frozen else {}
-            return json.dumps({"v": 1, "outcome": "drained", "reason": "SavedAndLeft", **step})
+            step = self._frozen if self._fenced else None
+            return to_line(Verdict("drained", reasons.SAVED_AND_LEFT, step=step or None)).decode()
         return ""
 
 

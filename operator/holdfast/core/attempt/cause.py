@@ -14,6 +14,7 @@ from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, End, classify
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Member, Sight
 from holdfast.core.turn import Turn
+from holdfast_protocol import reasons
 from holdfast_protocol.hang import at_fault
 from holdfast_protocol.lost_peer import says_peer_is_gone
 from holdfast_protocol.verdict import WRITER_SECONDS
@@ -26,7 +27,6 @@ PATIENCE: Final = timedelta(seconds=WRITER_SECONDS + 15)
 HANG_PATIENCE: Final = timedelta(seconds=45)
 _CLUSTER: Final = 2  # the place of what the cluster did, in the order of causes
 _BEYOND_LIMITS: Final = (EndReason.OUT_OF_MEMORY, EndReason.EVICTED)
-REGROUPED: Final = "Regrouped"  # the launcher's word for a program that it ended on our order
 
 
 class Cause(NamedTuple):
@@ -132,7 +132,7 @@ def _order(cause: Cause) -> int:
     node; a program that was told to end.
     """
     end = cause.end
-    if end.reason == REGROUPED:
+    if end.reason == reasons.REGROUPED:
         return _CLUSTER + 2
     if end.kind is EndKind.FAILURE:
         return 1 if end.peer is False or end.reason in _BEYOND_LIMITS else _CLUSTER + 1

@@ -27,11 +27,12 @@ from holdfast.core.observe.members import groups_of, inherited
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.start_trouble import find_start_trouble
 from holdfast.core.turn import Turn, take_turn
+from holdfast_protocol import reasons
 
 # Verdicts that end only a job that never ran. A storage refuses every node; an image may differ between nodes, if its
 # tag was given to another one, or a pull has left a part of it.
 STORAGE_REFUSES = frozenset(("StorageDenied", "StorageNotFound", "DataInvalid"))
-IMAGE_REFUSES = frozenset((EndReason.COMMAND_NOT_FOUND, "CommandNotExecutable", EndReason.PYTHON_INCOMPLETE))
+IMAGE_REFUSES = frozenset((EndReason.COMMAND_NOT_FOUND, reasons.COMMAND_NOT_EXECUTABLE, EndReason.PYTHON_INCOMPLETE))
 
 # --- deeds of rows ----------------------------------------------------------------------------------------------------
 

@@ -16,12 +16,13 @@ from datetime import datetime, timedelta
 from holdfast.api.attempt import EndKind, EndReason
 from holdfast.core.attempt.delays import backoff
 from holdfast.core.attempt.taken import was_node_taken
-from holdfast.core.attempt.why_ended import SAVED_AND_LEFT, STORAGE_BROKEN, End
+from holdfast.core.attempt.why_ended import STORAGE_BROKEN, End
 from holdfast.core.capacity import knowledge
 from holdfast.core.draft import Draft
 from holdfast.core.observe.notices import NOTICE_REASONS
 from holdfast.core.observe.verdict import parse_verdict
 from holdfast.core.turn import Turn
+from holdfast_protocol import reasons
 
 PROGRESS_WITHOUT_STEPS = timedelta(minutes=5)
 COUNTED = (EndKind.INTERRUPTION, EndKind.FAILURE)
@@ -117,7 +118,7 @@ def _saved_steps(turn: Turn) -> list[int]:
     """The steps that the attempt saved, as its trainer and its launcher report them."""
     attempt, status, trainer = turn.attempt, turn.draft.status, turn.pod.trainer if turn.pod else None
     verdict = parse_verdict(trainer.message) if trainer and trainer.ended else None
-    last = verdict.step if verdict and verdict.reason == SAVED_AND_LEFT else None
+    last = verdict.step if verdict and verdict.reason == reasons.SAVED_AND_LEFT else None
     steps = [step for step in (verdict.saved_step if verdict else None, last) if step is not None]
     if turn.report is not None and turn.report.checkpoint is not None:
         steps.append(turn.report.checkpoint.step)

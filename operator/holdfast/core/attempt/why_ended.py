@@ -14,12 +14,12 @@ from holdfast.api.attempt import Drain, EndKind, EndReason
 from holdfast.api.failure import FailureAction
 from holdfast.core.observe.pods import ContainerView, PodView
 from holdfast.core.observe.start_trouble import is_ours
-from holdfast.core.observe.verdict import Verdict, parse_verdict
+from holdfast.core.observe.verdict import parse_verdict
+from holdfast_protocol import reasons
 from holdfast_protocol.hang import Hang
-from holdfast_protocol.verdict import FIRST_CODE
+from holdfast_protocol.verdict import FIRST_CODE, Verdict
 
 MESSAGE_LIMIT = 1024
-SAVED_AND_LEFT = "SavedAndLeft"  # the launcher's word: the last step is saved
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ _OVER_ITS_LIMIT = re.compile(
     "exceeds the total limit of containers|exceeded its local ephemeral storage limit|Usage of EmptyDir volume"
 )
 # Reasons of the launcher for a storage that does not work now: not the program's fault, and worth another try.
-STORAGE_BROKEN = frozenset(("StorageUnreachable", "StorageFailed"))
+STORAGE_BROKEN = frozenset((reasons.STORAGE_UNREACHABLE, reasons.STORAGE_FAILED))
 # Reasons of a container runtime that could not start a container, and its message if the program does not exist.
 # A GPU runtime that is missing on a node gives the same message, with "nvidia" in it.
 NOT_BEGUN = frozenset(("StartError", "ContainerCannotRun"))
@@ -97,7 +97,7 @@ _SIGKILL, _SIGTERM = 137, 143
 # What containerd and a kubelet report of a container whose end they did not see. A program's own 255 has a verdict.
 _LOST_CODE, _LOST_REASONS = 255, frozenset(("Unknown", "ContainerStatusUnknown"))
 # The launcher's words for a program that a signal ended, and for one that failed without a reason of its own.
-_KILLED_REASON, _NO_REASON = "Signal9", "UserException"
+_KILLED_REASON, _NO_REASON = reasons.of_signal(9), reasons.USER_EXCEPTION
 # torchrun always exits with 1. What it prints last says how the process ended that failed first: -9 means SIGKILL.
 
 
@@ -276,7 +276,7 @@ def saved_last_step(pod: PodView | None) -> bool:
     """True if the pod's program saved its last step before it left, as its launcher says."""
     trainer = pod.trainer if pod else None
     found = parse_verdict(trainer.message) if trainer and trainer.ended else None
-    return found is not None and found.outcome == "drained" and found.reason == SAVED_AND_LEFT
+    return found is not None and found.outcome == "drained" and found.reason == reasons.SAVED_AND_LEFT
 
 
 def _step(e: Evidence) -> int | None:

@@ -12,6 +12,7 @@ from holdfast.core.attempt.stuck import STUCK_AFTER_CONFIG_GRACE, STUCK_AFTER_PU
 from holdfast.core.attempt.why_ended import KUBELET_REASONS, NOT_BEGUN, STORAGE_BROKEN
 from holdfast.core.books.ledger import totals_of
 from holdfast.core.observe.notices import NOTICE_REASONS
+from holdfast_protocol import reasons
 
 OTHER = "Other"  # a reason that Holdfast does not know: of a program, a kubelet or another controller
 OUT_OF_RESOURCE = "OutOfResource"  # a kubelet reports OutOfcpu, OutOfnvidia.com/gpu: the resource that its node lacks
@@ -23,7 +24,7 @@ _NO_EXIT = frozenset(
      EndReason.EXIT_CODE, EndReason.OUT_OF_MEMORY)
 )  # fmt: skip
 _OWN = frozenset(reason.value for reason in EndReason) - _NO_EXIT
-_LAUNCHER = frozenset(("SavedAndLeft", "LeftWithoutSaving"))
+_LAUNCHER = frozenset((reasons.SAVED_AND_LEFT, reasons.LEFT_WITHOUT_SAVING))
 # Reasons of the condition DisruptionTarget, by Kubernetes itself.
 _DISRUPTIONS = frozenset(
     ("DeletionByPodGC", "DeletionByTaintManager", "EvictionByEvictionAPI", "PreemptionByScheduler",

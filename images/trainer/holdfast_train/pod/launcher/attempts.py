@@ -7,7 +7,6 @@ and all meet again. The pods stay.
 
 from __future__ import annotations
 
-import json
 import queue
 import signal
 import socket
@@ -15,12 +14,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from holdfast_protocol import settings, variables
+from holdfast_protocol import reasons, settings, variables
+from holdfast_protocol.document import encode
+from holdfast_protocol.verdict import Verdict, shorten
 
 from .connection import Connection
 from .in_place import in_place
@@ -31,7 +33,7 @@ from .member_call import TIMEOUT, MemberCall, Order
 from .process_tree import adopt_orphans, collect, end_descendants
 from .program import MISCONFIGURED, Program, Starter, refusal
 from .progress.relay import progress, same_in_each_attempt
-from .verdict import End, classify, encode
+from .verdict import End, classify
 from .verdict_files import say, verdict_folder
 from .warm.spare import Spare
 from .warm.told import LIBRARIES
@@ -42,7 +44,7 @@ HOOK = Path(__file__).resolve().parents[1]  # the file of the launcher, which ha
 FINAL = ("completed", "misconfigured", "fenced")  # outcomes after which no other attempt in this pod makes sense
 
 
-def run_attempts(command: Sequence[str], environment: dict[str, str], grace: float) -> dict[str, Any]:
+def run_attempts(command: Sequence[str], environment: dict[str, str], grace: float) -> Verdict:
     """Run the command once for each attempt that the operator orders. The verdict on the last one."""
     if why := why_refused(command, environment):
         return classify(refusal(MISCONFIGURED, "OptionRefused", why))
@@ -117,13 +119,13 @@ class _Attempts:
         self._grace = grace
         self._member = member
         self._attempt = 0  # the newest that this launcher has started,
-        self._verdict: dict[str, Any] | None = None  # and how its program ended
+        self._verdict: Verdict | None = None  # and how its program ended
         self._port = 0  # that was offered last
         self._orders: queue.Queue[Order] = queue.Queue()  # not a SimpleQueue: see FolderWriter
         self._signal: int | None = None  # that came while no program ran
         self._signalled = threading.Event()  # that it came
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Verdict:
         """The verdict on the last attempt."""
         self._listen()
         self._prepare()
@@ -161,7 +163,7 @@ class _Attempts:
         if held is None:
             return None
         self._port = held.number
-        verdict = None if self._verdict is None else json.loads(encode(self._verdict))
+        verdict = None if self._verdict is None else encode(shorten(self._verdict))
         place: dict[str, Any] = {"address": self._member.address, "port": held.number}
         call = self._call("ready", self._orders.put, **place, verdict=verdict)
         say(f"node {self._member.rank} of {self._member.nodes} is ready; waits until all are")
@@ -199,19 +201,19 @@ class _Attempts:
         report = {"podUID": uid, "rank": rank, "attempt": self._attempt, "state": state, "verdict": None, **more}
         return MemberCall(Connection(self._member.target, TIMEOUT), report, on_order, added)
 
-    def _left(self) -> dict[str, Any]:
+    def _left(self) -> Verdict:
         """The verdict if the pod ends while no program runs."""
         last = self._verdict
-        if last is not None and (self._signal is None or last["reason"] == "SavedAndLeft"):
+        if last is not None and (self._signal is None or last.reason == reasons.SAVED_AND_LEFT):
             return last
         verdict = classify(End(None, self._signal or signal.SIGTERM, time.time()))
         when = f"after the end of attempt {self._attempt}" if self._attempt else "before the first attempt had begun"
-        verdict["message"] = f"notice to leave {when}, while no program ran"
-        return verdict if last is None else {**verdict, "step": last["step"], "savedStep": last["savedStep"]}
+        verdict = replace(verdict, message=f"notice to leave {when}, while no program ran")
+        return verdict if last is None else replace(verdict, step=last.step, saved_step=last.saved_step)
 
     # The program of one attempt.
 
-    def _run_attempt(self, order: Order) -> tuple[dict[str, Any], bool]:
+    def _run_attempt(self, order: Order) -> tuple[Verdict, bool]:
         """The verdict on one attempt, and whether this pod may take part in another one."""
         stuck: list[int] = []
         with (
@@ -240,7 +242,7 @@ class _Attempts:
         if stuck:
             say(f"these processes do not end after SIGKILL: {', '.join(map(str, stuck))}; this pod ends")
         verdict = classify(end)
-        is_last = verdict["outcome"] in FINAL or program.signalled_at is not None
+        is_last = verdict.outcome in FINAL or program.signalled_at is not None
         return verdict, not is_last and not stuck
 
     def _variables(self, order: Order, folder: str | None = None) -> dict[str, str]:

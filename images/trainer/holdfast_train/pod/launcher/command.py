@@ -6,10 +6,10 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
 
-from holdfast_protocol import settings, variables
+from holdfast_protocol import reasons, settings, variables
 from holdfast_protocol.document import DocumentError
+from holdfast_protocol.verdict import Verdict
 
 from .program import MISCONFIGURED, NOT_FOUND, Program, refusal
 from .progress.relay import progress
@@ -31,11 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exit_code(verdict)
 
 
-def _run(command: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
+def _run(command: Sequence[str], environment: dict[str, str]) -> Verdict:
     """The verdict on the command."""
     if not command:
         text = "no command was given; usage: holdfast-run -- COMMAND [ARGUMENT ...]"
-        return classify(refusal(NOT_FOUND, "CommandNotFound", text))
+        return classify(refusal(NOT_FOUND, reasons.COMMAND_NOT_FOUND, text))
     try:
         own = settings.read(environment)
     except DocumentError as error:

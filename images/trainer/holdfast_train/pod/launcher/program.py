@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from holdfast_protocol import settings, variables
+from holdfast_protocol import reasons, settings, variables
+from holdfast_protocol.hang import Hang
 from holdfast_protocol.verdict import WRITER_SECONDS
 
 from .room import killed_processes
@@ -143,7 +144,7 @@ class Program:
         self._is_back = False  # the process waits for the next attempt
         self._regrouped_at: float | None = None
         self._stalled = ""  # how the program hangs
-        self._hang: Mapping[str, Any] | None = None
+        self._hang: Hang | None = None
         self._outputs: tuple[Tee, ...] = ()
         self.signalled_at: float | None = None
         self.not_of_it: Callable[[], Collection[int]] = tuple  # children of the launcher beside the program
@@ -375,9 +376,9 @@ class Program:
         name, path = self._command[0], self._environment.get("PATH", "")
         if isinstance(error, FileNotFoundError):
             text = f"command {name!r} was not found in the image; set trainer.command to a program on PATH ({path})"
-            return refusal(NOT_FOUND, "CommandNotFound", text, self.signalled_at)
+            return refusal(NOT_FOUND, reasons.COMMAND_NOT_FOUND, text, self.signalled_at)
         text = f"command {name!r} cannot be started: {error.strerror or error}"
-        return refusal(NOT_EXECUTABLE, "CommandNotExecutable", text, self.signalled_at)
+        return refusal(NOT_EXECUTABLE, reasons.COMMAND_NOT_EXECUTABLE, text, self.signalled_at)
 
 
 def refusal(code: int, reason: str, text: str, signalled_at: float | None = None) -> End:

@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
+from holdfast_protocol import reasons
+
 from .program import MISCONFIGURED, refusal
 from .room import killed_processes
 from .verdict import End, RankVerdict
@@ -46,7 +48,7 @@ def stage(environment: Mapping[str, str]) -> End | None:
     for number, handler in before.items():
         signal.signal(number, handler or signal.SIG_DFL)
     if signalled_at:
-        ranks = (RankVerdict(0, "left", "LeftWithoutSaving", LEFT, None, None, signalled_at[0]),)
+        ranks = (RankVerdict(0, "left", reasons.LEFT_WITHOUT_SAVING, LEFT, None, None, signalled_at[0]),)
         return End(None, signal.SIGTERM, signalled_at[0], ranks)
     return None if code == 0 else _failed(code, lines, killed_processes() - killed)
 

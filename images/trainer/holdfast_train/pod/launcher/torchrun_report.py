@@ -9,10 +9,9 @@ import re
 from collections.abc import Sequence
 
 from holdfast_protocol.lost_peer import says_peer_is_gone
-from holdfast_protocol.verdict import ROOT_CAUSE
+from holdfast_protocol.verdict import LINES_KEPT, ROOT_CAUSE
 
 from .failed_process import without_command
-from .verdict import LINES_KEPT
 
 # The forms of all versions of torch from 1.13 on: a path, or the name of a logger.
 _ELASTIC = r"torch[./]distributed[./]elastic[./]"

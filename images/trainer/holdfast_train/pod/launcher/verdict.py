@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from holdfast_protocol import reasons
+from holdfast_protocol.hang import Hang
 from holdfast_protocol.lost_peer import says_peer_is_gone
-from holdfast_protocol.verdict import MOST_BYTES, REASON, ROOT_CAUSE, UNKNOWN
+from holdfast_protocol.verdict import REASON, ROOT_CAUSE, UNKNOWN, Outcome, Verdict
 
 from .failed_process import last_word
-
-LINES_KEPT = 20
-MESSAGE_CHARACTERS = 600
 
 _OUT_OF_MEMORY = re.compile(r"(?i)\bMemoryError\b|\bOutOfMemoryError\b|CUDA out of memory|can't allocate memory")
 
 _ENDED_BY = re.compile(rf"{ROOT_CAUSE}(?P<which>.+), exitcode: -(?P<signal>\d+)")
 _SHELL_CODES = frozenset(128 + known for known in signal.Signals)  # of a shell whose command a signal has ended
 
+# Of a rank: results that decide, the first one that there is, with the outcome and the reason; empty: the rank's own.
+_SURE: tuple[tuple[str, Outcome, str], ...] = (
+    ("fenced", "fenced", ""),
+    ("misconfigured", "misconfigured", ""),
+    ("saved", "drained", reasons.SAVED_AND_LEFT),
+    ("left", "drained", reasons.LEFT_WITHOUT_SAVING),
+)
 _LOST_WORKER = re.compile(r"(?i)\bkilled\b|exited unexpectedly")  # a process of the rank, such as a loader of data
 
 
@@ -61,34 +65,33 @@ class End(NamedTuple):
     regrouped_at: float | None = None
     oom_kills: int = 0
     stalled: str = ""
-    hang: Mapping[str, Any] | None = None
+    hang: Hang | None = None
     left: tuple[str, ...] = ()
 
 
-def classify(end: End) -> dict[str, Any]:
-    """The verdict for `end`, without the limits of `encode`. Pure."""
+def classify(end: End) -> Verdict:
+    """The verdict for `end`, of any length. Pure."""
     outcome, reason, message = _judge(end)
     if end.left and outcome == "completed":
         message += f"; processes that it left still ran, and end with the pod: {', '.join(end.left[:8])}"
-    return {
-        "v": 1,
-        "outcome": outcome,
-        "reason": reason if REASON.fullmatch(reason) else UNKNOWN,
-        "message": message,
-        "exitCode": end.code,
-        "signal": end.signal,
-        "step": max((v.step for v in end.ranks if v.step is not None), default=None),
-        "savedStep": max((v.saved_step for v in end.ranks if v.saved_step is not None), default=None),
+    return Verdict(
+        outcome,
+        reason if REASON.fullmatch(reason) else UNKNOWN,
+        message,
+        exit_code=end.code,
+        signal=end.signal,
+        step=max((v.step for v in end.ranks if v.step is not None), default=None),
+        saved_step=max((v.saved_step for v in end.ranks if v.saved_step is not None), default=None),
         # After a hang they say nothing of its reason, and the message names the place.
-        "lastLines": list(end.last_lines) if outcome in ("failed", "misconfigured") and reason != "Stalled" else [],
+        last_lines=end.last_lines if outcome in ("failed", "misconfigured") and reason != reasons.STALLED else (),
         # Whether another rank was gone; None if no rank has written why it failed.
-        "peer": _lost_peer(end, reason) if outcome == "failed" else None,
-        "hang": end.hang if reason == "Stalled" else None,
-    }
+        peer=_lost_peer(end, reason) if outcome == "failed" else None,
+        hang=end.hang if reason == reasons.STALLED else None,
+    )
 
 
 def _lost_peer(end: End, reason: str) -> bool | None:
-    if reason == "Stalled" or (end.oom_kills and reason == "OutOfMemory"):
+    if reason == reasons.STALLED or (end.oom_kills and reason == reasons.OUT_OF_MEMORY):
         return False
     found = _first_failure(end.ranks)
     return _is_of_peer(found) if found else None
@@ -104,30 +107,29 @@ def _is_of_peer(verdict: RankVerdict) -> bool:
     return says_peer_is_gone(verdict.message)
 
 
-def _judge(end: End) -> tuple[str, str, str]:
+def _judge(end: End) -> tuple[Outcome, str, str]:
     """Outcome, reason and message."""
     if end.start_error is not None:
         return "misconfigured", end.start_error[0], end.start_error[1]
     by_result = {verdict.result: verdict for verdict in sorted(end.ranks, reverse=True)}  # of the lowest rank
-    drained = (("saved", "SavedAndLeft"), ("left", "LeftWithoutSaving"))
-    for result, reason in (("fenced", ""), ("misconfigured", ""), *drained):
+    for result, outcome, reason in _SURE:
         if found := by_result.get(result):
-            return result if not reason else "drained", reason or found.reason, found.message or "notice to leave"
+            return outcome, reason or found.reason, found.message or "notice to leave"
     done, failure = by_result.get("completed"), _first_failure(end.ranks)
     if done is not None and end.code == 0:  # after the end of training the program may export a model, and fail
-        return "completed", done.reason or "Completed", done.message
+        return "completed", done.reason or reasons.COMPLETED, done.message
     if end.stalled and (failure is None or _is_of_peer(failure)):
-        return "failed", "Stalled", end.stalled
+        return "failed", reasons.STALLED, end.stalled
     if end.signalled_at is not None and (failure is None or failure.at >= end.signalled_at):
         how = f"signal {end.signal}" if end.code is None else f"exit code {end.code}"
         how = f"notice to leave: the program ended with {how}"
         if done is not None:
-            return "drained", "SavedAndLeft", f"{done.message}; {how} after that"
-        return "drained", "LeftWithoutSaving", f"{how}; it did not say that it saved"
+            return "drained", reasons.SAVED_AND_LEFT, f"{done.message}; {how} after that"
+        return "drained", reasons.LEFT_WITHOUT_SAVING, f"{how}; it did not say that it saved"
     if end.code == 0 and not (failure := failure or by_result.get("running")):
-        return "completed", "Completed", "the program ended with exit code 0"
+        return "completed", reasons.COMPLETED, "the program ended with exit code 0"
     if end.regrouped_at is not None and end.signal and (failure is None or failure.at >= end.regrouped_at):
-        return "failed", "Regrouped", "the program was ended because the next attempt begins"
+        return "failed", reasons.REGROUPED, "the program was ended because the next attempt begins"
     reason, message = _failure(end, failure)
     message += "; the program then ended with exit code 0, but its training is not complete" if end.code == 0 else ""
     return "failed", reason, message if done is None else f"{done.message}, then the program failed: {message}"
@@ -135,20 +137,20 @@ def _judge(end: End) -> tuple[str, str, str]:
 
 def _failure(end: End, failure: RankVerdict | None) -> tuple[str, str]:
     """Reason and message. `failure`: what a rank wrote."""
-    if failure is not None and failure.reason not in ("", "UserException"):
+    if failure is not None and failure.reason not in ("", reasons.USER_EXCEPTION):
         return failure.reason, failure.message
     if end.oom_kills and (failure is None or _is_of_peer(failure) or _LOST_WORKER.search(failure.message)):
-        return "OutOfMemory", f"memory ran out: the kernel killed {end.oom_kills} of the processes on this node"
+        return reasons.OUT_OF_MEMORY, f"memory ran out: the kernel killed {end.oom_kills} of the processes on this node"
     out_of_memory = [line for line in end.last_lines if _OUT_OF_MEMORY.search(line)]
     if out_of_memory:
-        return "OutOfMemory", out_of_memory[-1].strip()
+        return reasons.OUT_OF_MEMORY, out_of_memory[-1].strip()
     if failure is not None:
-        return failure.reason or "UserException", failure.message
+        return failure.reason or reasons.USER_EXCEPTION, failure.message
     if end.signal is not None:
-        return f"Signal{end.signal}", f"the program was ended by {_signal_name(end.signal)}"
+        return reasons.of_signal(end.signal), f"the program was ended by {_signal_name(end.signal)}"
     own = [line for line in end.last_lines if not line.startswith(ROOT_CAUSE)]
     last = f": {last_word(own)}" if own else ""
-    return "UserException", f"the program ended with exit code {end.code}{_of_signal(end)}{last}"
+    return reasons.USER_EXCEPTION, f"the program ended with exit code {end.code}{_of_signal(end)}{last}"
 
 
 def _of_signal(end: End) -> str:
@@ -162,22 +164,9 @@ def _signal_name(number: int) -> str:
     return next((known.name for known in signal.Signals if known == number), f"signal {number}")
 
 
-def exit_code(verdict: dict[str, Any]) -> int:
+def exit_code(verdict: Verdict) -> int:
     """The exit code of the launcher, as of a shell: 0 if the program completed or saved, not 0 if it failed."""
-    if verdict["outcome"] == "completed" or verdict["reason"] == "SavedAndLeft":
+    if verdict.outcome == "completed" or verdict.reason == reasons.SAVED_AND_LEFT:
         return 0
-    code: int | None = verdict["exitCode"]
-    return (128 + (verdict["signal"] or 0) if code is None else code) or int(verdict["outcome"] != "drained")
-
-
-def encode(verdict: dict[str, Any]) -> bytes:
-    """One line of JSON of at most MOST_BYTES. If it is too long, the oldest lines go, then half of the message."""
-    small = dict(verdict)
-    small["message"] = str(small.get("message") or "").replace("\n", " ")[:MESSAGE_CHARACTERS]
-    lines = small["lastLines"] = list(small.get("lastLines") or [])[-LINES_KEPT:]
-    while len(data := json.dumps(small, separators=(",", ":")).encode("ascii") + b"\n") > MOST_BYTES:
-        if lines:
-            lines.pop(0)
-        else:
-            small["message"] = small["message"][: len(small["message"]) // 2]
-    return data
+    code = verdict.exit_code
+    return (128 + (verdict.signal or 0) if code is None else code) or int(verdict.outcome != "drained")

@@ -10,23 +10,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from holdfast_protocol import variables
+from holdfast_protocol.verdict import Verdict, to_line
 
-from .verdict import RankVerdict, encode
+from .verdict import RankVerdict
 
 LAUNCHER_NAME = "holdfast-run"  # of the launcher's file in a pod
 LIBRARY = "library"  # the folder with the library beside it, if the program does not need to have it
 LEAVE_NOW = "leave-now"  # a file beside the verdicts: the second SIGTERM came. Ranks get too many signals to count them
 
 
-def write_verdict(path: str | None, verdict: dict[str, Any]) -> None:
+def write_verdict(path: str | None, verdict: Verdict) -> None:
     """Write the line with one system call. The file is a bind mount in a pod, so a rename cannot replace it."""
     if not path:
         return
     try:
-        Path(path).write_bytes(encode(verdict))
+        Path(path).write_bytes(to_line(verdict))
     except OSError as error:
         say(f"cannot write the verdict to {path}: {error}")
 

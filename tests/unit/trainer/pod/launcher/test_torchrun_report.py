@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.support.trainer.launched import start
 
+from holdfast_protocol.verdict import LINES_KEPT
 from holdfast_train.pod.launcher.torchrun_report import last_lines
-from holdfast_train.pod.launcher.verdict import LINES_KEPT
 
 TRACE = [
     "Traceback (most recent call last):",

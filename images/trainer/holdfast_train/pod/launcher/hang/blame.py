@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from holdfast_protocol.document import encode
 from holdfast_protocol.hang import GROUP_NAME, MOST_GROUPS, Hang
 
 # A frame in the report of Python's faulthandler, and files of libraries.
@@ -153,7 +152,7 @@ def has_cause(ranks: Iterable[Mapping[str, Any]]) -> bool:
     return bool(_stopped(known)) or any(waits(one["stacks"]) is False for one in without)
 
 
-def facts(ranks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def facts(ranks: Iterable[Mapping[str, Any]]) -> Hang:
     """What the ranks of one node did, for the operator, which compares nodes.
 
     Whether one is stopped or has ended; the fewest collectives of each process group that has all ranks of the
@@ -168,7 +167,7 @@ def facts(ranks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     waiting = {waits(one["stacks"]) for one in known}
     all_wait = False if False in waiting else None if None in waiting or not waiting else True
     told = dict(sorted((group[:GROUP_NAME], number) for group, number in entered.items())[:MOST_GROUPS])
-    return encode(Hang(bool(_stopped(known)), told, all_wait))
+    return Hang(bool(_stopped(known)), told, all_wait)
 
 
 def by_stacks(ranks: Iterable[Mapping[str, Any]]) -> list[tuple[list[int], str]]:

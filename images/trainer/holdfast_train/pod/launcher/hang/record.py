@@ -6,9 +6,9 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 from holdfast_protocol import variables
+from holdfast_protocol.hang import Hang
 
 from ..process_tree import descendants
 from ..stall_watch import read_pulses
@@ -41,7 +41,7 @@ def record(
     printed: Callable[[], Sequence[str]],
     environment: Mapping[str, str],
     others: Collection[int] = (),
-) -> tuple[str, dict[str, Any]]:
+) -> tuple[str, Hang]:
     """Record a program that hangs, `how` in words, and kill its ranks.
 
     Returns where the hang is, to follow `how`, and what the operator compares with the other nodes.

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from holdfast_protocol.hang import Hang
 from holdfast_train.pod.launcher.hang.blame import by_stacks, facts, has_cause, place, suspects, waits, words
 
 TORCH = "/venv/lib/python3.12/site-packages/torch"
@@ -138,17 +139,17 @@ def test_whether_a_node_is_the_cause(ranks: list[dict[str, Any]], expected: bool
 @pytest.mark.parametrize(
     ("ranks", "expected"),
     [
-        ([], {"stopped": False, "entered": {}}),
-        ([rank(0), rank(1, LOADS)], {"stopped": False, "entered": {}, "waits": False}),
-        ([rank(0), rank(1, "")], {"stopped": False, "entered": {}}),
+        ([], Hang()),
+        ([rank(0), rank(1, LOADS)], Hang(waits=False)),
+        ([rank(0), rank(1, "")], Hang()),
         (
             [rank(0, groups={WHOLE: 7, HALF: 3}), rank(1, groups={WHOLE: 6})],
-            {"stopped": False, "entered": {WHOLE: 6}, "waits": True},
+            Hang(entered={WHOLE: 6}, waits=True),
         ),
-        ([rank(0), rank(1, state="T")], {"stopped": True, "entered": {}, "waits": True}),
+        ([rank(0), rank(1, state="T")], Hang(stopped=True, waits=True)),
     ],
 )
-def test_what_the_operator_compares(ranks: list[dict[str, Any]], expected: dict[str, Any]) -> None:
+def test_what_the_operator_compares(ranks: list[dict[str, Any]], expected: Hang) -> None:
     assert facts(ranks) == expected
 
 
