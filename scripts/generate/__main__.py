@@ -9,6 +9,7 @@ docs/reference/decisions.md        from operator/holdfast/core
 docs/reference/environment.md      from operator/protocol
 docs/how-to/k9s.md                 its views.yaml, from operator/holdfast/api/objects.py
 docs/reference/metrics.md          its table of the metrics of jobs, from operator/holdfast/serve
+docs/reference/protocol.md          its tables of documents, from operator/protocol
 docs/reference/proved.md           its table of feature gates, from operator/protocol
 """
 
@@ -18,7 +19,15 @@ import sys
 from pathlib import Path
 
 import yaml
-from scripts.generate import commands_page, decisions_page, environment_page, gates_table, k9s_views, metrics_page
+from scripts.generate import (
+    commands_page,
+    decisions_page,
+    document_tables,
+    environment_page,
+    gates_table,
+    k9s_views,
+    metrics_page,
+)
 from scripts.generate import fields_page as fields
 from scripts.generate.dashboards import files as dashboards
 
@@ -60,6 +69,8 @@ def files() -> dict[Path, str]:
     made[k9s] = k9s_views.put_into(k9s.read_text(encoding="utf-8"))
     metrics = ROOT / "docs" / "reference" / "metrics.md"
     made[metrics] = metrics_page.filled(metrics.read_text(encoding="utf-8"))
+    protocol = ROOT / "docs" / "reference" / "protocol.md"
+    made[protocol] = document_tables.filled(protocol.read_text(encoding="utf-8"))
     proved = ROOT / "docs" / "reference" / "proved.md"
     made[proved] = gates_table.filled(proved.read_text(encoding="utf-8"))
     return made

@@ -1,15 +1,11 @@
 # ruff: noqa: E501 - rows of tables have no line breaks
 """The reference of a pod's environment: the variables, and the settings in HOLDFAST_SETTINGS."""
 
-import ast
-import dataclasses
-import inspect
-import json
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
+
+from scripts.generate import document_tables
 
 from holdfast_protocol import settings, variables
-from holdfast_protocol.document import encode, name_of
 
 _HEADER: Final = """<!-- Generated from operator/protocol/holdfast_protocol by `make crds`. Do not edit. -->
 # Environment
@@ -48,28 +44,4 @@ Times are in seconds, sizes in bytes. A field that is not set is left out. [Prot
 def text() -> str:
     """The complete page in Markdown."""
     rows = "\n".join(f"| `{one.name}` | {one.by} | {one.value} |" for one in variables.TABLE)
-    return f"{_HEADER}{rows}\n{_OTHERS}" + "".join(f"{row}\n" for row in _rows())
-
-
-def _rows() -> Iterator[str]:
-    described = _descriptions(settings.Settings)
-    for field in dataclasses.fields(settings.Settings):
-        yield f"| `{name_of(field)}` | {_default(field.default)} | {described[field.name]} |"
-
-
-def _default(value: Any) -> str:
-    if value in (None, (), settings.Every()):
-        return ""
-    return f"`{json.dumps(encode(value) if dataclasses.is_dataclass(value) else value)}`"
-
-
-def _descriptions(of: type) -> dict[str, str]:
-    """The text below each field of a class, without the full stop at its end."""
-    (body,) = ast.parse(inspect.getsource(of)).body
-    assert isinstance(body, ast.ClassDef)
-    found = {}
-    for field, after in zip(body.body, body.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            assert isinstance(field.target, ast.Name)
-            found[field.target.id] = str(after.value.value).rstrip(".")
-    return found
+    return f"{_HEADER}{rows}\n{_OTHERS}" + document_tables.rows(settings.Settings)

@@ -17,16 +17,18 @@ from tests.bench.api import Api, spread
 from tests.bench.trainers import token_of, trusted
 
 from holdfast.api import names
-from holdfast_protocol.report import WAIT_SECONDS
+from holdfast_protocol.document import encode
+from holdfast_protocol.endpoint import MEMBER, WAIT_SECONDS
+from holdfast_protocol.reasons import REGROUPED
+from holdfast_protocol.verdict import Verdict
 
 AGAIN_AFTER = 0.5  # seconds after a call that failed
 AT_ONCE = 64  # launchers that get their token, or connect, at the same time
 TLS_BUFFER = 16 * 1024
 OK: Final = 200
-PEER_LOST: Mapping[str, Any] = {
-    "v": 1, "outcome": "failed", "reason": "Regrouped", "message": "the operator starts the program again",
-    "exitCode": 137, "signal": 9, "step": None, "savedStep": None, "lastLines": [],
-}  # fmt: skip
+PEER_LOST: Mapping[str, Any] = encode(
+    Verdict("failed", REGROUPED, "the operator starts the program again", exit_code=137, signal=9)
+)
 
 
 def address_of(number: int) -> str:
@@ -97,8 +99,8 @@ class Launcher:
         self.hold = asyncio.Event()
         self.hold.set()
         self._link = link
-        self._path = f"/v1/namespaces/{meta['namespace']}/jobs/{self.job}/member?wait={WAIT_SECONDS}"
-        self._body = {"podUID": meta["uid"], "rank": self.rank, "address": address}
+        self._path = f"{MEMBER.format(namespace=meta['namespace'], job=self.job)}?wait={WAIT_SECONDS}"
+        self._body = {"podUID": meta["uid"], "address": address}
         self._verdict: Mapping[str, Any] | None = None
         self._is_running = False
         self._task: asyncio.Task[None] | None = None

@@ -12,7 +12,7 @@ import aiohttp
 from tests.bench.api import Api, spread
 
 from holdfast.api import names
-from holdfast_protocol.report import WAIT_SECONDS
+from holdfast_protocol.endpoint import WAIT_SECONDS
 
 IDLE_SECONDS = 75  # a trainer keeps its connections: longer than any interval between two reports
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from holdfast.api.attempt import World
 from holdfast.api.status import TrainingJobStatus
+from holdfast_protocol import orders
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Order:
     """What a trainer is to do. All open orders are derived from status, so they survive a restart of the operator."""
 
     id: int
-    type: Literal["drain", "checkpoint", "go"]
+    type: orders.Type
     pod_uid: str
     deadline: datetime | None  # secondsLeft is computed when the order is handed out
     reason: str

@@ -20,6 +20,7 @@ from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Situation
 from holdfast.core.observe.snapshot import Snapshot
 from holdfast.core.pod_manifest import build_pod, program
+from holdfast_protocol.orders import CHECKPOINT, DRAIN, GO
 
 Derived = TypeVar("Derived")
 
@@ -269,11 +270,11 @@ class Draft:
             if attempt is None or uid is None:
                 continue
             if attempt.go is not None and not attempt.fenced:
-                orders.append(Order(attempt.go, "go", uid, None, "the attempt before it has handed over or ended"))
+                orders.append(Order(attempt.go, GO, uid, None, "the attempt before it has handed over or ended"))
             if attempt is self.status.current and (save := self.status.requests.checkpoint_order) is not None:
-                orders.append(Order(save, "checkpoint", uid, None, "requested"))
+                orders.append(Order(save, CHECKPOINT, uid, None, "requested"))
             if attempt.drain and attempt.drain.acknowledged_at is None:
-                orders.append(Order(attempt.drain.order, "drain", uid, attempt.drain.deadline, attempt.drain.reason))
+                orders.append(Order(attempt.drain.order, DRAIN, uid, attempt.drain.deadline, attempt.drain.reason))
         return tuple(orders)
 
     def _worlds(self) -> tuple[WorldOrder, ...]:

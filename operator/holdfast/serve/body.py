@@ -1,8 +1,7 @@
 """The body of a progress report. It is checked strictly, because it comes from the user's program."""
 
-import json
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated
 
 from pydantic import (
     AfterValidator,
@@ -11,7 +10,6 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
-    model_validator,
 )
 from pydantic.alias_generators import to_camel
 
@@ -19,7 +17,6 @@ from holdfast.api.trainer import MAX_NODES
 from holdfast_protocol import figures as table
 from holdfast_protocol import report
 from holdfast_protocol.figures import Figures
-from holdfast_protocol.verdict import MOST_BYTES
 
 MAX_RANKS = MAX_NODES * 1024  # more than the nodes of an attempt can have
 
@@ -30,17 +27,6 @@ MetricName = Annotated[str, Field(pattern=f"^{report.METRIC_NAME.pattern}$")]
 Uid = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 Uri = Annotated[str, Field(max_length=2048)]
 Line = Annotated[str, Field(max_length=report.MAX_LINE)]
-Module = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-
-
-def _as_json(verdict: dict[str, Any]) -> str:
-    return json.dumps(verdict, separators=(",", ":"))
-
-
-def _short(verdict: dict[str, Any] | None) -> dict[str, Any] | None:
-    if verdict is not None and len(_as_json(verdict)) > MOST_BYTES:
-        raise ValueError(f"a verdict has at most {MOST_BYTES} bytes")
-    return verdict
 
 
 class _Part(BaseModel):
@@ -125,26 +111,3 @@ class ProgressBody(_Part):
     pid: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     staging: StagingBody | None = None
     sent_at: datetime | None = None
-
-
-class MemberBody(_Part):
-    """What the launcher of one pod tells, in a training on several nodes."""
-
-    pod_uid: Annotated[Uid, Field(alias="podUID")]
-    attempt: Annotated[int, Field(ge=0, le=2**31 - 1)]
-    state: Literal["ready", "running"]
-    address: Annotated[str, Field(max_length=253, pattern=r"^[A-Za-z0-9.:-]*$")] = ""
-    port: Annotated[int, Field(ge=0, le=65535)] = 0
-    verdict: Annotated[dict[str, Any] | None, AfterValidator(_short)] = None
-    imports: Annotated[tuple[Module, ...], Field(max_length=32)] = ()
-
-    @model_validator(mode="after")
-    def _has_port(self) -> Self:
-        if self.state == "ready" and self.port == 0:
-            raise ValueError("port is 0; a launcher that is ready names a port from 1 to 65535")
-        return self
-
-    @property
-    def verdict_text(self) -> str:
-        """The verdict as JSON; empty if the program has not ended."""
-        return _as_json(self.verdict) if self.verdict is not None and self.state == "ready" else ""

@@ -7,15 +7,15 @@ status, so it is the same from every operator, and a launcher that asks again ge
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from holdfast.core.decision import WorldOrder
-from holdfast.core.observe.members import MemberReport
-from holdfast.serve.body import MemberBody
+from holdfast.core.observe.members import LauncherView
+from holdfast.core.observe.verdict import trusted
 from holdfast.serve.reports import JobName, Wake
 from holdfast.serve.waiters import Waiters
+from holdfast_protocol.member import LEAVE, READY, REGROUP, RUNNING, START, WAIT, MemberOrder, MemberReport
 
-WAIT: Mapping[str, Any] = {"do": "wait"}
+NOTHING = MemberOrder(WAIT)
 
 
 class MemberBook:
@@ -23,12 +23,12 @@ class MemberBook:
 
     def __init__(self, wake: Wake) -> None:
         self._wake = wake
-        self._reports: dict[str, MemberReport] = {}
+        self._reports: dict[str, LauncherView] = {}
         self._orders: dict[str, WorldOrder] = {}
         self._pods: dict[str, frozenset[str]] = {}  # job UID -> pods with orders
         self._waiters = Waiters()
 
-    def of(self, pod_uids: Iterable[str]) -> Mapping[str, MemberReport]:
+    def of(self, pod_uids: Iterable[str]) -> Mapping[str, LauncherView]:
         """The newest report of each of these pods' launchers."""
         if not self._reports:
             return {}
@@ -61,55 +61,49 @@ class MemberBook:
                 self._reports[uid] = replace(known, asked_at=now)
                 self._waiters.wake(uid)
 
-    def receive(self, job: JobName, body: MemberBody, now: datetime) -> None:
+    def receive(self, job: JobName, told: MemberReport, now: datetime) -> None:
         """Store what a launcher told. A call that is older than the newest one, and arrives later, changes nothing."""
-        verdict = body.verdict_text
-        before = self._reports.get(body.pod_uid)
-        is_ready = body.state == "ready"
-        if before and (body.attempt, is_ready, bool(verdict)) < (before.attempt, before.ready, bool(before.verdict)):
+        before = self._reports.get(told.pod_uid)
+        is_ready = told.state == READY
+        verdict = trusted(told.verdict) if told.verdict and is_ready else None
+        if before and (told.attempt, is_ready, bool(verdict)) < (before.attempt, before.ready, bool(before.verdict)):
             return
-        report = MemberReport(
-            attempt=body.attempt,
+        report = LauncherView(
+            attempt=told.attempt,
             ready=is_ready,
             received_at=now,
-            port=body.port,
+            port=told.port,
             verdict=verdict,
             ended_at=now if verdict else None,
-            imports=body.imports or (before.imports if before else ()),
+            imports=told.imports or (before.imports if before else ()),
         )
         if before and verdict and (before.attempt, before.verdict) == (report.attempt, verdict):
             report = replace(report, ended_at=before.ended_at)
-        self._reports[body.pod_uid] = report
+        self._reports[told.pod_uid] = report
         is_news = before is None or replace(before, received_at=now, asked_at=None) != report
         if is_news or (before is not None and not before.is_current(now)):
             self._wake(job, True)
 
-    async def answer(self, body: MemberBody, seconds: float) -> Mapping[str, Any]:
+    async def answer(self, told: MemberReport, seconds: float) -> MemberOrder:
         """What the launcher is to do, after waiting up to `seconds` for something to do."""
-        return await self._waiters.wait(body.pod_uid, lambda: self._news_for(body), seconds) or WAIT
+        return await self._waiters.wait(told.pod_uid, lambda: self._news_for(told), seconds) or NOTHING
 
-    def _news_for(self, body: MemberBody) -> Mapping[str, Any] | None:
-        known = self._reports.get(body.pod_uid)
+    def _news_for(self, told: MemberReport) -> MemberOrder | None:
+        known = self._reports.get(told.pod_uid)
         is_asked = known is not None and known.asked_at is not None
-        return self._order_for(body) or (WAIT if is_asked else None)
+        return self._order_for(told) or (NOTHING if is_asked else None)
 
-    def _order_for(self, body: MemberBody) -> Mapping[str, Any] | None:
-        order = self._orders.get(body.pod_uid)
-        if order is None or body.attempt >= order.attempt:
+    def _order_for(self, told: MemberReport) -> MemberOrder | None:
+        order = self._orders.get(told.pod_uid)
+        if order is None or told.attempt >= order.attempt:
             return None
-        if body.state == "running":
-            return {"do": "regroup", "attempt": order.attempt} | ({"final": True} if order.leave else {})
+        if told.state == RUNNING:
+            return MemberOrder(REGROUP, order.attempt, final=order.leave)
         if order.leave:
-            return {"do": "leave"}
+            return MemberOrder(LEAVE)
         if order.world is None:
             return None
-        return {
-            "do": "start",
-            "attempt": order.attempt,
-            "address": order.world.address,
-            "port": order.world.port,
-            "predecessor": order.predecessor,
-        }
+        return MemberOrder(START, order.attempt, order.world.address, order.world.port, order.predecessor)
 
     @property
     def waiting(self) -> int:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
-from typing import Any
 
 from holdfast.core.decision import Order
 from holdfast.serve.waiters import Waiters
+from holdfast_protocol import orders as protocol
 
 Delivered = Callable[[str, float], None]  # type of the order, seconds since it was opened
 
@@ -58,9 +58,9 @@ class OrderBoard:
         for job_uid in self._pods.keys() - set(job_uids):
             self.replace(job_uid, ())
 
-    def open_for(self, pod_uid: str, after: int = 0) -> list[dict[str, Any]]:
-        """The open orders with an id above `after`, as JSON, oldest first."""
-        now, answer = self._now(), []
+    def open_for(self, pod_uid: str, after: int = 0) -> tuple[protocol.Order, ...]:
+        """The open orders with an id above `after`, oldest first."""
+        now, answer = self._now(), list[protocol.Order]()
         for _, entry in sorted(self._open.get(pod_uid, {}).items()):
             order = entry.order
             if order.id <= after:
@@ -69,12 +69,12 @@ class OrderBoard:
                 entry.delivered = True
                 self.delivered(order.type, self._clock() - entry.since)
             left = max(0.0, (order.deadline - now).total_seconds()) if order.deadline else 0.0
-            answer.append({"id": order.id, "type": order.type, "secondsLeft": round(left, 3), "reason": order.reason})
-        return answer
+            answer.append(protocol.Order(order.id, order.type, round(left, 3), order.reason))
+        return tuple(answer)
 
-    async def wait(self, pod_uid: str, after: int, seconds: float) -> list[dict[str, Any]]:
+    async def wait(self, pod_uid: str, after: int, seconds: float) -> tuple[protocol.Order, ...]:
         """The same as `open_for`, after waiting up to `seconds` for a first order."""
-        return await self._waiters.wait(pod_uid, lambda: self.open_for(pod_uid, after), seconds) or []
+        return await self._waiters.wait(pod_uid, lambda: self.open_for(pod_uid, after), seconds) or ()
 
     @property
     def waiting(self) -> int:

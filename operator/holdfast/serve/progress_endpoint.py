@@ -8,27 +8,33 @@ from collections.abc import Callable
 from datetime import datetime
 from enum import Enum
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
 from aiohttp import web
 from pydantic import ValidationError
 
 from holdfast.api.errors import HoldfastError
 from holdfast.serve.auth import Authenticator, Identity, TooManyTokensError, UnknownPodError
-from holdfast.serve.body import MemberBody, ProgressBody
+from holdfast.serve.body import ProgressBody
 from holdfast.serve.connections import Connections
 from holdfast.serve.listener import Listener, peer_of
 from holdfast.serve.members import MemberBook
 from holdfast.serve.orders import OrderBoard
 from holdfast.serve.reports import ReportBook
 from holdfast.serve.token_bucket import TokenBuckets
-from holdfast_protocol.report import EVERY_SECONDS, LONGEST_WAIT, MAX_BODY
+from holdfast_protocol import endpoint
+from holdfast_protocol.document import DocumentError, encode, read_json
+from holdfast_protocol.endpoint import LONGEST_WAIT, POD_UID
+from holdfast_protocol.member import read_report
+from holdfast_protocol.orders import Orders
+from holdfast_protocol.report import EVERY_SECONDS, MAX_BODY
 
 log = logging.getLogger(__name__)
 
 RATE, BURST = 4.0, 40.0  # requests of one pod: a second, and at once
 PODS = 20_000  # whose rates are remembered
 BODY_SECONDS = 10.0  # until a body must have arrived
+_OTHER_POD = f"{POD_UID} must be the UID of the token's pod"
 
 
 class Standing(Enum):
@@ -39,7 +45,6 @@ class Standing(Enum):
     UNKNOWN = "this operator has not read the cluster yet"
 
 
-Body = TypeVar("Body", ProgressBody, MemberBody)
 Membership = Callable[[str, str, str, int | None], Standing]  # namespace, job, pod UID, attempt if it is known
 
 
@@ -92,10 +97,9 @@ class ProgressServer:
     def application(self) -> web.Application:
         """The aiohttp application with its routes."""
         app = web.Application(client_max_size=MAX_BODY)
-        job = "/v1/namespaces/{namespace}/jobs/{job}"
-        app.router.add_post(f"{job}/progress", self._guarded("progress", self._progress))
-        app.router.add_get(f"{job}/orders", self._guarded("orders", self._orders))
-        app.router.add_post(f"{job}/member", self._guarded("member", self._member))
+        app.router.add_post(endpoint.PROGRESS, self._guarded("progress", self._progress))
+        app.router.add_get(endpoint.ORDERS, self._guarded("orders", self._orders))
+        app.router.add_post(endpoint.MEMBER, self._guarded("member", self._member))
         return app
 
     async def start(self, host: str | None, port: int, context: ssl.SSLContext) -> int:
@@ -158,28 +162,32 @@ class ProgressServer:
 
     async def _progress(self, request: web.Request) -> web.Response:
         identity = await self._admit(request)
-        body = await _read(request, ProgressBody)
+        body = await _report(request)
         if body.pod_uid != identity.pod_uid:
-            raise RequestError(403, "podUID must be the UID of the token's pod")
+            raise RequestError(403, _OTHER_POD)
         self._check(request, identity, body.attempt)
         self._book.receive((request.match_info["namespace"], request.match_info["job"]), body, self._now())
         obeys = body.sender in ("Library", "Folder")  # the others do not know orders
-        orders = self._board.open_for(body.pod_uid, body.acknowledged) if obeys else []
-        return _answer(200, {"orders": orders, "reportEverySeconds": self._report_every})
+        orders = self._board.open_for(body.pod_uid, body.acknowledged) if obeys else ()
+        return _answer(200, encode(Orders(orders=orders, report_every_seconds=self._report_every)))
 
     async def _member(self, request: web.Request) -> web.Response:
         identity = await self._admit(request)
-        body, wait = await _read(request, MemberBody), _wait(request)
-        if body.pod_uid != identity.pod_uid:
-            raise RequestError(403, "podUID must be the UID of the token's pod")
-        self._members.receive((request.match_info["namespace"], request.match_info["job"]), body, self._now())
-        return _answer(200, dict(await self._members.answer(body, wait)))
+        content, wait = await _read(request), _wait(request)
+        try:
+            told = read_report(read_json(content, "body"))
+        except DocumentError as error:
+            raise RequestError(400, str(error)) from error
+        if told.pod_uid != identity.pod_uid:
+            raise RequestError(403, _OTHER_POD)
+        self._members.receive((request.match_info["namespace"], request.match_info["job"]), told, self._now())
+        return _answer(200, encode(await self._members.answer(told, wait)))
 
     async def _orders(self, request: web.Request) -> web.Response:
         identity = await self._admit(request)
         query = request.query
-        if query.get("podUID", identity.pod_uid) != identity.pod_uid:
-            raise RequestError(403, "podUID must be the UID of the token's pod")
+        if query.get(POD_UID, identity.pod_uid) != identity.pod_uid:
+            raise RequestError(403, _OTHER_POD)
         try:
             after = int(query.get("after", "0"))
         except ValueError as error:
@@ -188,18 +196,23 @@ class ProgressServer:
         if after < 0:
             raise RequestError(400, "after must be 0 or more")
         self._check(request, identity, attempt)
-        return _answer(200, {"orders": await self._board.wait(identity.pod_uid, after, wait)})
+        return _answer(200, encode(Orders(orders=await self._board.wait(identity.pod_uid, after, wait))))
 
 
-async def _read(request: web.Request, model: type[Body]) -> Body:
-    """The body of a request. Raises RequestError if it is late or not valid."""
+async def _read(request: web.Request) -> bytes:
+    """The body of a request. Raises RequestError if it is late."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            data = await request.read()
+            return await request.read()
     except TimeoutError as error:
         raise RequestError(408, f"the body did not arrive within {BODY_SECONDS:g} seconds") from error
+
+
+async def _report(request: web.Request) -> ProgressBody:
+    """The report in a request. Raises RequestError if it is late or not valid."""
+    data = await _read(request)
     try:
-        return model.model_validate_json(data)
+        return ProgressBody.model_validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or "body"

@@ -113,16 +113,18 @@ def choice(default: Any, *others: str) -> Any:
     return _field(kind, default)
 
 
-def texts(*, most: int, characters: int = TEXT, lines: bool = False) -> Any:
-    """A list of at most `most` texts; with `lines`, empty ones too."""
+def texts(*, most: int, characters: int = TEXT, lines: bool = False, form: str = "") -> Any:
+    """A list of at most `most` texts that fit the regular expression `form`, if there is one; with `lines`, empty ones
+    too.
+    """
+
+    def is_good(one: object) -> bool:
+        return _is_text(one, int(not lines), characters) and (not form or bool(re.fullmatch(form, str(one))))
 
     def kind(value: Any, place: str) -> tuple[str, ...]:
-        if (
-            not isinstance(value, list)
-            or len(value) > most
-            or not all(_is_text(one, int(not lines), characters) for one in value)
-        ):
-            raise DocumentError(place, value, f"a list of at most {most} texts of at most {characters} characters")
+        if not isinstance(value, list) or len(value) > most or not all(map(is_good, value)):
+            allowed = f"a list of at most {most} texts of at most {characters} characters"
+            raise DocumentError(place, value, f"{allowed} like {form}" if form else allowed)
         return tuple(value)
 
     return _field(kind, ())

@@ -19,5 +19,3 @@ METRIC_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,63}")
 MAX_LINE: Final = 256  # characters of a reason
 MAX_SLOW_RANKS: Final = 8
 EVERY_SECONDS: Final = 15.0  # between reports, until the operator sets another interval
-WAIT_SECONDS: Final = 50  # for an order in one call: many proxies close a connection that is idle for 60 s
-LONGEST_WAIT: Final = 60.0  # seconds; the operator refuses a call that wants to wait longer

@@ -26,23 +26,30 @@ Outcome = Literal["completed", "drained", "failed", "misconfigured", "fenced"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """Why the program ended. None: not known.
-
-    `exit_code`, `signal`: of the program. `saved_step`: of the newest checkpoint. `last_lines`: of its output, if it
-    failed. `peer`: it failed because another rank was gone. `hang`: what its ranks did, if it hung.
-    """
+    """Why the program ended. None: not known."""
 
     outcome: Outcome = kind.choice(REQUIRED, "completed", "drained", "failed", "misconfigured", "fenced")
+    """`completed`, `failed`, `drained` (it was told to leave), `misconfigured` (it can never work), `fenced`."""
     reason: str = kind.text(UNKNOWN, form=REASON.pattern)
+    """Why, in one word."""
     message: str = kind.text("", least=0, most=MOST_BYTES)
+    """Why, for people."""
     exit_code: int | None = kind.whole(least=-kind.EXACT)
+    """Exit code of the program; not set if a signal ended it."""
     signal: int | None = kind.whole()
+    """The signal that ended it."""
     step: int | None = kind.whole()
+    """The last step."""
     saved_step: int | None = kind.whole()
+    """The step of the newest checkpoint."""
     last_lines: tuple[str, ...] = kind.texts(most=64, characters=MOST_BYTES, lines=True)
+    """What a program that failed has printed last."""
     peer: bool | None = kind.flag(None)
+    """True: a program that failed has lost another rank; not set if no rank has said why."""
     hang: Hang | None = kind.part(Hang)
+    """What the ranks of a program that hung did."""
     version: int = kind.version(VERSION, name="v")
+    """Version of this document."""
 
 
 def shorten(verdict: Verdict) -> Verdict:

@@ -29,7 +29,7 @@ from tests.support.waiting import wait_for
 from holdfast.api import names
 from holdfast_local.cluster import Cluster, NodeSpec
 from holdfast_local.config import Capacity
-from holdfast_protocol.report import WAIT_SECONDS
+from holdfast_protocol.endpoint import WAIT_SECONDS
 from holdfast_train.pod.launcher.member_call import CALL_SECONDS
 
 NODES = 4

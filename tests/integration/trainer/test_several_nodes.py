@@ -186,7 +186,7 @@ def test_the_verdict_of_an_older_attempt_is_not_told_for_a_newer_one(tmp_path: P
     first = node.told("ready", 1)["verdict"]
     assert (first["reason"], first["message"], first["step"]) == ("OutOfMemory", "of 1", 5)
     endpoint.members.begin(2, node.uid)
-    assert node.told("running", 2)["verdict"] is None
+    assert "verdict" not in node.told("running", 2)
     second = node.told("ready", 2)["verdict"]
     assert (second["reason"], second.get("step")) == ("UserException", None)
     assert second["lastLines"] == ["the second one fails too"]
@@ -207,7 +207,7 @@ def test_sigterm_while_no_program_runs(tmp_path: Path, endpoint: Endpoint, attem
     node.terminate()
     verdict = node.end()
     assert (verdict["outcome"], verdict["reason"]) == ("drained", "LeftWithoutSaving")
-    assert (verdict["step"], node.process.returncode) == (5 if attempts else None, 143)
+    assert (verdict.get("step"), node.process.returncode) == (5 if attempts else None, 143)
 
 
 SAVES = """

@@ -14,11 +14,12 @@ from holdfast.api.status import TrainingJobStatus
 from holdfast.core.decide import decide
 from holdfast.core.decision import CreatePod, Decision, DeletePod, ReleasePod, WorldOrder
 from holdfast.core.observe.claims import Claim, claims_of
-from holdfast.core.observe.members import MemberReport
+from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.nodes import ClusterView, NodeView, Taint
 from holdfast.core.observe.pods import ContainerView, PodView
 from holdfast.core.observe.report import Report, SavedCheckpoint
 from holdfast.core.observe.snapshot import Refusal, Snapshot
+from holdfast.core.observe.verdict import parse_verdict
 
 PORT = 30_000
 CALL = timedelta(seconds=50)  # how long a launcher's call waits for an answer
@@ -114,8 +115,8 @@ class GangWorld:
     def snapshot(self) -> Snapshot:
         """What the operator sees."""
         members = {
-            uid: MemberReport(one.attempt, not one.running, one.heard_at,
-                              PORT + one.attempt, one.verdict, one.told_at, one.asked_at, self.imports)
+            uid: LauncherView(one.attempt, not one.running, one.heard_at,
+                              PORT + one.attempt, parse_verdict(one.verdict), one.told_at, one.asked_at, self.imports)
             for uid, one in self.launchers.items() if uid in self.pods
         }  # fmt: skip
         return Snapshot(

@@ -20,6 +20,7 @@ from holdfast.serve.members import MemberBook
 from holdfast.serve.orders import OrderBoard
 from holdfast.serve.progress_endpoint import ProgressServer, Standing
 from holdfast.serve.reports import ReportBook
+from holdfast_protocol.verdict import Verdict
 
 UIDS = ("p0", "p1")
 WORLD = World(address="10.0.0.1", port=30002)
@@ -116,4 +117,4 @@ async def test_a_program_that_fails_is_told_at_once(site: Site) -> None:
     await begin(site.launchers)
     await site.until("both to run", lambda: all(one.runs for one in site.launchers))
     await site.launchers[0].fail({"outcome": "failed", "reason": "UserException"})
-    await site.until("the verdict", lambda: "UserException" in site.book.of(UIDS)["p0"].verdict)
+    await site.until("the verdict", lambda: site.book.of(UIDS)["p0"].verdict == Verdict("failed", "UserException"))

@@ -7,19 +7,19 @@ from tests.support.decisions.snapshots import NOW, at
 
 from holdfast.api.attempt import World
 from holdfast.core.decision import WorldOrder
-from holdfast.serve.body import MemberBody
-from holdfast.serve.members import WAIT, MemberBook
+from holdfast.serve.members import NOTHING, MemberBook
+from holdfast_protocol.member import MemberOrder, read_report
 
 JOB = ("ns", "a")
 MEET = WorldOrder(2, None, None, {"p0": 0, "p1": 1})
 GO = WorldOrder(2, World(address="10.0.0.1", port=30002), None, {"p0": 0, "p1": 1})
-START = {"do": "start", "attempt": 2, "address": "10.0.0.1", "port": 30002, "predecessor": None}
+START = MemberOrder("start", 2, "10.0.0.1", 30002)
 
 
 def body(**changes):
     """Launcher p0 that is ready for its first program."""
     told = {"podUID": "p0", "attempt": 0, "state": "ready", "address": "10.0.0.1", "port": 30002}
-    return MemberBody.model_validate({**told, **changes})
+    return read_report({**told, **changes})
 
 
 @pytest.fixture
@@ -33,16 +33,16 @@ def book(woken):
 
 
 @pytest.mark.parametrize(("world", "told", "answer"), [
-    (MEET, body(), WAIT),
+    (MEET, body(), NOTHING),
     (GO, body(), START),
     (GO, body(attempt=1), START),
-    (GO, body(attempt=2), WAIT),
-    (GO, body(attempt=2, verdict={"outcome": "failed"}), WAIT),
-    (MEET, body(attempt=1, state="running"), {"do": "regroup", "attempt": 2}),
-    (GO, body(attempt=1, state="running"), {"do": "regroup", "attempt": 2}),
-    (GO, body(attempt=2, state="running"), WAIT),
-    (GO, body(podUID="p9"), WAIT),
-    (GO, body(attempt=3), WAIT),
+    (GO, body(attempt=2), NOTHING),
+    (GO, body(attempt=2, verdict={"outcome": "failed"}), NOTHING),
+    (MEET, body(attempt=1, state="running"), MemberOrder("regroup", 2)),
+    (GO, body(attempt=1, state="running"), MemberOrder("regroup", 2)),
+    (GO, body(attempt=2, state="running"), NOTHING),
+    (GO, body(podUID="p9"), NOTHING),
+    (GO, body(attempt=3), NOTHING),
 ])  # fmt: skip
 async def test_the_answer_follows_from_the_newest_attempt(book, world, told, answer):
     """Breaks if a program starts twice, before all are ready, or goes on in a world that is over."""
@@ -66,7 +66,7 @@ async def test_a_launcher_that_is_asked_for_a_sign_of_life_calls_again(book, wok
     waits = asyncio.create_task(book.answer(body(), 30))
     await asyncio.sleep(0)  # it begins to wait
     book.ask(["p0", "p9"], at(20))
-    assert await waits == WAIT
+    assert await waits == NOTHING
     assert book.of(["p0"])["p0"].asked_at == at(20)
     book.ask(["p0"], at(24))
     assert book.of(["p0"])["p0"].asked_at == at(20), "still the first question"
@@ -76,26 +76,22 @@ async def test_a_launcher_that_is_asked_for_a_sign_of_life_calls_again(book, wok
 
 
 async def test_a_launcher_that_is_not_told_anything_asks_again(book):
-    assert await book.answer(body(), 0.001) == WAIT
+    assert await book.answer(body(), 0.001) == NOTHING
     assert book.waiting == 0
 
 
 async def test_when_no_attempt_follows_programs_end_first_and_then_launchers(book):
     book.replace("u-a", (WorldOrder(3, None, None, {"p0": 0}, leave=True),))
-    assert await book.answer(body(attempt=2, state="running"), 0) == {
-        "do": "regroup",
-        "attempt": 3,
-        "final": True,
-    }
-    assert await book.answer(body(attempt=2), 0) == {"do": "leave"}
+    assert await book.answer(body(attempt=2, state="running"), 0) == MemberOrder("regroup", 3, final=True)
+    assert await book.answer(body(attempt=2), 0) == MemberOrder("leave")
 
 
 async def test_orders_of_a_job_are_replaced_as_a_whole(book):
     book.replace("u-a", (GO,))
     book.replace("u-a", (WorldOrder(3, None, None, {"p1": 1}),))
-    assert await book.answer(body(), 0) == WAIT
+    assert await book.answer(body(), 0) == NOTHING
     book.keep_only((), ())
-    assert await book.answer(body(podUID="p1", attempt=2, state="running"), 0) == WAIT
+    assert await book.answer(body(podUID="p1", attempt=2, state="running"), 0) == NOTHING
 
 
 def test_only_news_wakes_a_decision(book, woken):
@@ -137,13 +133,13 @@ def test_a_launcher_that_calls_again_after_a_long_time_is_news(book, woken):
 
 def test_a_verdict_of_a_running_program_does_not_count(book):
     book.receive(JOB, body(attempt=2, state="running", verdict={"outcome": "failed"}), NOW)
-    assert book.of(["p0"])["p0"].verdict == ""
+    assert book.of(["p0"])["p0"].verdict is None
 
 
 @pytest.mark.parametrize("changes", [
     {"attempt": -1}, {"state": "over"}, {"port": 70000}, {"port": -1}, {"port": 0}, {"address": "x y"},
-    {"address": "a" * 254}, {"verdict": {"message": "x" * 5000}}, {"podUID": ""}, {"imports": ["os; x"]},
-    {"imports": ["a"] * 33},
+    {"address": "a" * 254}, {"verdict": {"outcome": "failed", "lastLines": ["x" * 4000] * 2}}, {"podUID": ""},
+    {"imports": ["os; x"]}, {"imports": ["a"] * 33},
 ])  # fmt: skip
 def test_nonsense_is_refused(changes):
     with pytest.raises(ValueError, match=next(iter(changes))):

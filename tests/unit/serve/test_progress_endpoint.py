@@ -81,6 +81,7 @@ async def test_a_report_is_taken_and_open_orders_come_back(site: Site) -> None:
     status, answer = await site.post()
     assert status == 200
     assert answer == {
+        "version": 1,
         "orders": [{"id": 7, "type": "checkpoint", "secondsLeft": 0.0, "reason": "asked"}],
         "reportEverySeconds": 15.0,
     }
@@ -132,7 +133,7 @@ async def test_one_pod_cannot_flood(site: Site) -> None:
 
 
 async def test_orders_by_long_poll(site: Site) -> None:
-    assert await site.orders("podUID=p1&attempt=1&after=0&wait=0.01") == (200, {"orders": []})
+    assert await site.orders("podUID=p1&attempt=1&after=0&wait=0.01") == (200, {"version": 1, "orders": []})
     site.board.replace("u1", (Order(7, "drain", "p1", site.clock.now() + timedelta(seconds=9), "notice"),))
     status, answer = await site.orders("podUID=p1&attempt=1&after=6&wait=30")
     assert (status, answer["orders"][0]["secondsLeft"]) == (200, 9.0)

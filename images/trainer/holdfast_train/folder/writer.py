@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from holdfast_protocol import reasons, variables
+from holdfast_protocol.orders import DRAIN, Order
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.quarantine import BROKEN
 from holdfast_train.environment import Environment
@@ -39,7 +40,7 @@ from holdfast_train.folder.reading import UnitChangedError
 from holdfast_train.folder.reported import Reported
 from holdfast_train.folder.watch import Watch
 from holdfast_train.pod.rank_verdict import write_rank_verdict
-from holdfast_train.pod.reporter import Order, Reporter
+from holdfast_train.pod.reporter import Reporter
 from holdfast_train.progress import Progress
 from holdfast_train.restore.candidates import Candidates, start
 from holdfast_train.say import say
@@ -280,7 +281,7 @@ class FolderWriter:
             self._reporter.poke()
 
     def _on_order(self, order: Order) -> None:
-        if order.type == "drain":  # for a program that knows no orders it is SIGTERM, which the launcher passes on
+        if order.type == DRAIN:  # for a program that knows no orders it is SIGTERM, which the launcher passes on
             say(f"the operator orders to leave ({order.reason}): the program gets SIGTERM")
             os.kill(os.getppid(), signal.SIGTERM)
 

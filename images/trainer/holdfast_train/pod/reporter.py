@@ -3,39 +3,27 @@
 import http.client
 import math
 import os
-import random
 import threading
 import time
-import urllib.parse
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from holdfast_protocol.document import DocumentError, decode
+from holdfast_protocol.endpoint import ORDERS, POD_UID, PROGRESS, WAIT_SECONDS
 from holdfast_protocol.figures import number_text
-from holdfast_protocol.report import EVERY_SECONDS, WAIT_SECONDS
+from holdfast_protocol.orders import Order, Orders
+from holdfast_protocol.report import EVERY_SECONDS
 from holdfast_train.environment import Environment
 from holdfast_train.graph_capture import allow_calls_beside_capture
-from holdfast_train.pod.launcher.connection import Connection, Target
+from holdfast_train.pod.launcher.connection import FIRST_BACK_OFF, BackOff, Connection, Target
 from holdfast_train.progress import Progress
 from holdfast_train.say import say
 
-__all__ = ["Order", "Reporter"]
+__all__ = ["Reporter"]
 
 CALL_SECONDS: Final = 10
-FIRST_BACK_OFF: Final = 0.5
-LONGEST_BACK_OFF: Final = 15.0
-_JITTER: Final = random.SystemRandom()  # not the global generator: its numbers belong to the program
-
-
-@dataclass(frozen=True)
-class Order:
-    """An order of the operator: `drain`, `checkpoint` or `go`. A drain has to end within `seconds_left` seconds."""
-
-    id: int
-    type: str
-    seconds_left: float
-    reason: str
 
 
 class _Rates:
@@ -144,7 +132,7 @@ class Reporter:
         return {
             "sender": progress.sender,
             "attempt": identity.attempt,
-            "podUID": identity.pod_uid,
+            POD_UID: identity.pod_uid,
             "state": progress.state,
             "step": step,
             "steps": progress.steps,
@@ -164,29 +152,28 @@ class Reporter:
 
     def _report(self) -> None:
         connection = self._connection(CALL_SECONDS)
-        back_off = 0.0
+        back_off, pause = BackOff(), 0.0
         while not self._stopping.is_set():
             with self._wake:
                 # After a failure even an urgent report waits for the back-off, to spare an endpoint that is down.
-                if back_off:
-                    self._wake.wait_for(self._stopping.is_set, back_off * _JITTER.uniform(0.5, 1.5))
+                if pause:
+                    self._wake.wait_for(self._stopping.is_set, pause)
                 else:
                     self._wake.wait_for(lambda: self._requested > self._sent or self._stopping.is_set(), self._every)
                 requested = self._requested
             if self._stopping.is_set():
                 break
-            if self._send(connection):
-                back_off = 0.0
+            is_sent = self._send(connection)
+            pause = back_off.after(was_good=is_sent)
+            if is_sent:
                 with self._wake:
                     self._sent = requested
                     self._wake.notify_all()
-            else:
-                back_off = min(LONGEST_BACK_OFF, max(FIRST_BACK_OFF, back_off * 2))
         connection.close()
 
     def _send(self, connection: Connection) -> bool:
         try:
-            _, answer, _, refusal = connection.call("POST", f"{connection.path}/progress", self._body())
+            _, answer, _, refusal = connection.call("POST", PROGRESS, self._body())
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._say_unreachable(f"{type(error).__name__}: {error}")
             return False
@@ -196,11 +183,7 @@ class Reporter:
         if self._is_unreachable:
             self._is_unreachable = False
             say("the operator takes reports again")
-        if isinstance(answer, dict):
-            every = answer.get("reportEverySeconds")
-            if isinstance(every, (int, float)) and 0 < every <= 3600:
-                self._every = float(every)
-            self._take(answer.get("orders"))
+        self._take(answer)
         return True
 
     def _say_unreachable(self, why: str) -> None:
@@ -211,40 +194,35 @@ class Reporter:
     def _poll(self) -> None:
         connection = self._connection(WAIT_SECONDS + CALL_SECONDS)
         identity = self._environment.identity
-        back_off = 0.0
-        while not self._stopping.wait(back_off * _JITTER.uniform(0.5, 1.5)):
-            query = urllib.parse.urlencode(
-                {
-                    "podUID": identity.pod_uid,
-                    "attempt": identity.attempt,
-                    "after": self._acknowledged,
-                    "wait": WAIT_SECONDS,
-                }
-            )
+        back_off, pause = BackOff(), 0.0
+        while not self._stopping.wait(pause):
+            query: dict[str, Any] = {
+                POD_UID: identity.pod_uid,
+                "attempt": identity.attempt,
+                "after": self._acknowledged,
+            }
             started = time.monotonic()
             try:
-                status, answer, *_ = connection.call("GET", f"{connection.path}/orders?{query}")
+                answer = connection.call("GET", ORDERS, **query, wait=WAIT_SECONDS)
+                # An empty answer at once is not a long poll: the next one has to wait too.
+                was_long = time.monotonic() - started >= FIRST_BACK_OFF
+                is_good = not answer.refusal and (self._take(answer.body) or was_long)
             except (OSError, http.client.HTTPException, ValueError):
-                status, answer = 0, None
-            taken = status == http.HTTPStatus.OK and isinstance(answer, dict) and self._take(answer.get("orders"))
-            quick = not taken and time.monotonic() - started < FIRST_BACK_OFF
-            # An empty answer at once is not a long poll: the next one has to wait too.
-            if status != http.HTTPStatus.OK or quick:
-                back_off = min(LONGEST_BACK_OFF, max(FIRST_BACK_OFF, back_off * 2))
-            else:
-                back_off = 0.0
+                is_good = False
+            pause = back_off.after(was_good=is_good)
         connection.close()
 
-    def _take(self, orders: Any) -> bool:
+    def _take(self, answer: Any) -> bool:
         """Pass on each new order once: both threads may receive it."""
+        try:
+            told = decode(Orders, answer)
+        except DocumentError as error:
+            say(f"the orders of the operator cannot be read: {error}")
+            return False
+        self._every = told.interval(self._every)
         fresh: list[Order] = []
         with self._orders:
-            for item in orders if isinstance(orders, list) else []:
-                try:
-                    order = Order(int(item["id"]), str(item["type"]), float(item["secondsLeft"]), str(item["reason"]))
-                except (KeyError, TypeError, ValueError) as error:
-                    say(f"an order of the operator cannot be read ({error!r}); it is ignored")
-                    continue
+            for order in told.orders:
                 if order.id > self._acknowledged:
                     self._acknowledged = order.id
                     fresh.append(order)

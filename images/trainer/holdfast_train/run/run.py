@@ -7,6 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from holdfast_protocol.orders import CHECKPOINT, DRAIN, GO, Order
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.data import rng
@@ -17,7 +18,7 @@ from holdfast_train.format.program import Program, Severity, check_rules, descri
 from holdfast_train.format.stateful import Stateful, checked
 from holdfast_train.pod.imported_modules import tell_modules
 from holdfast_train.pod.rank_verdict import begin_rank
-from holdfast_train.pod.reporter import Order, Reporter
+from holdfast_train.pod.reporter import Reporter
 from holdfast_train.progress import Progress
 from holdfast_train.ranks import Ranks
 from holdfast_train.restore.candidates import Candidates, completed, start
@@ -320,10 +321,7 @@ class Run:
         log = CommitLog(storage, environment.identity)
         may_go_on = self._fence_wait.wait_for(predecessor, log, self._ranks, self._notice)
         self._progress.state = "starting"
-        if may_go_on:
-            self._poke()
-        else:
-            self._ending.leave_fence(predecessor)
+        self._poke() if may_go_on else self._ending.leave_fence(predecessor)
         return may_go_on
 
     def _choose(self, environment: Environment, storage: RetryingStorage, copies: MemoryCheckpoints) -> Candidates:
@@ -379,11 +377,11 @@ class Run:
     # Notices and orders.
 
     def _on_order(self, order: Order) -> None:
-        if order.type == "drain":
+        if order.type == DRAIN:
             self._notice.give(order.seconds_left, order.reason or "a drain order")
-        elif order.type == "checkpoint":
+        elif order.type == CHECKPOINT:
             self._saving.requested = True
-        elif order.type == "go":
+        elif order.type == GO:
             self._fence_wait.end(f"ordered to pass the fence ({order.reason or 'an order'})")
 
     def _on_notice(self, reason: str) -> None:

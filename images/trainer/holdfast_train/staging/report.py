@@ -6,6 +6,9 @@ import threading
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from holdfast_protocol.document import decode
+from holdfast_protocol.endpoint import PROGRESS
+from holdfast_protocol.orders import Orders
 from holdfast_protocol.report import EVERY_SECONDS
 from holdfast_train.environment import Environment
 from holdfast_train.pod.launcher.connection import Connection, Target
@@ -52,15 +55,14 @@ class StagingReporter:
     def _send(self, *, is_over: bool) -> None:
         body = self._body(is_over=is_over)
         try:
-            _, answer, _, why = self._connection.call("POST", f"{self._connection.path}/progress", body)
+            answer = self._connection.call("POST", PROGRESS, body)
+            if not (why := answer.refusal):
+                self._every = decode(Orders, answer.body).interval(self._every)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            answer, why = None, f"{type(error).__name__}: {error}"
+            why = f"{type(error).__name__}: {error}"
         if why and not self._is_unreachable:  # once for each outage
             say(f"the operator does not take reports ({why}); the data is copied all the same")
         self._is_unreachable = bool(why)
-        every = answer.get("reportEverySeconds") if isinstance(answer, dict) else None
-        if isinstance(every, (int, float)) and 0 < every <= 3600:
-            self._every = float(every)
 
     def _body(self, *, is_over: bool) -> dict[str, Any]:
         return {

@@ -13,6 +13,7 @@ from holdfast_cli.simulate.durations import Durations
 from holdfast_cli.simulate.machines import Machine
 from holdfast_cli.simulate.storage import Storage
 from holdfast_protocol import reasons, variables
+from holdfast_protocol.orders import DRAIN, GO
 from holdfast_protocol.report import State
 from holdfast_protocol.verdict import Verdict, to_line
 
@@ -122,9 +123,9 @@ class Pod:
         if order.id <= self._acknowledged or self.gone or self.stage in (Stage.PENDING, Stage.PULLING):
             return False
         self._acknowledged, self._acknowledged_at = order.id, now
-        if order.type == "drain":
+        if order.type == DRAIN:
             self._leave(now)
-        elif order.type == "go":
+        elif order.type == GO:
             self._passes = True
             if self.stage is Stage.HOLDING:
                 self._pass(now)

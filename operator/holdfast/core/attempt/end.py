@@ -197,8 +197,7 @@ def _go_on(turn: Turn, *, delay: timedelta | None = None, avoid: tuple[str, ...]
 
 def _promote(draft: Draft, successor: Attempt) -> None:
     """Make a successor whose pod is there already the current attempt; it may pass the fence."""
-    go = successor.go if successor.go is not None else draft.next_order()
-    changes: dict[str, object] = {"go": go}
+    changes: dict[str, object] = {"go": draft.next_order() if successor.go is None else successor.go}
     if inherited(successor):  # so far the attempt before it has paid for these nodes
         changes["inherited_at"] = draft.now
     draft.set(current=successor.model_copy(update=changes), successor=None)

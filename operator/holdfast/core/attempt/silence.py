@@ -5,7 +5,7 @@ from typing import Final
 
 from holdfast.api.attempt import EndReason
 from holdfast.core.attempt.drain import is_harmless
-from holdfast.core.observe.members import MemberReport
+from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.nodes import TOGETHER
 from holdfast.core.observe.situation import Sight
 from holdfast.core.turn import Turn
@@ -91,7 +91,7 @@ def _heard_at(turn: Turn) -> datetime | None:
     return max((at for at in times if at), default=None)
 
 
-def _told(turn: Turn) -> MemberReport | None:
+def _told(turn: Turn) -> LauncherView | None:
     """What the launcher in the pod told last; None with one node."""
     members = turn.situation.members
     return members[turn.pod.rank].report if members and turn.pod is not None else None

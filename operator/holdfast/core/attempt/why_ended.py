@@ -57,13 +57,13 @@ class Evidence:
     verdict: Verdict | None
 
     @classmethod
-    def collect(cls, pod: PodView, drain: Drain | None, told: str = "") -> "Evidence":
+    def collect(cls, pod: PodView, drain: Drain | None, told: Verdict | None = None) -> "Evidence":
         """From a pod and the order to leave that it had. Containers that Holdfast did not add decide nothing.
 
         `told` is the verdict on a program whose pod goes on, from its launcher.
         """
-        if told:
-            return cls(pod, drain, None, parse_verdict(told))
+        if told is not None:
+            return cls(pod, drain, None, told)
         container = pod.trainer
         if container is None or not container.ended:
             ours = (one for one in pod.init if one.name == names.INIT_CONTAINER and one.ended and one.exit_code != 0)
@@ -101,7 +101,7 @@ _KILLED_REASON, _NO_REASON = reasons.of_signal(9), reasons.USER_EXCEPTION
 # torchrun always exits with 1. What it prints last says how the process ended that failed first: -9 means SIGKILL.
 
 
-def classify(pod: PodView, drain: Drain | None, told: str = "") -> End:
+def classify(pod: PodView, drain: Drain | None, told: Verdict | None = None) -> End:
     """How a pod ended, or its program; `drain` is the order to leave that it had, `told` what its launcher told."""
     evidence = Evidence.collect(pod, drain, told)
     return next((end for rule in RULES if (end := rule(evidence))), None) or _exit_code(evidence)

@@ -146,7 +146,7 @@ def _look_at_member(snapshot: Snapshot, attempt: Attempt, pod: PodView) -> Membe
     sight = _seen(pod, node, had_node=had_node)
     if sight in GOING and node is None:
         sight = Sight.PENDING  # nobody can tell yet whether the node is there
-    over = report is not None and report.attempt == attempt.number and bool(report.verdict)
+    over = report is not None and report.attempt == attempt.number and report.verdict is not None
     notice = None
     if sight in GOING:
         notice = find_notice(pod, node, snapshot.now, snapshot.job.spec.checkpoint.grace_period)

@@ -13,20 +13,21 @@ from typing import Final
 from holdfast.api.attempt import MAX_GROUPS, Attempt, MemberGroup
 from holdfast.api.scalars import format_ranks, parse_ranks
 from holdfast.core.observe.pods import PodView
+from holdfast_protocol.verdict import Verdict
 
 # A call waits for 60 s at most, and after an error the launcher waits for less than 25 s.
 CALLS_AGAIN: Final = timedelta(seconds=90)
 
 
 @dataclass(frozen=True, slots=True)
-class MemberReport:
+class LauncherView:
     """What the launcher of one pod told last. Times are of the operator's clock."""
 
     attempt: int  # whose program it started last; 0 if it has not started any
     ready: bool  # no program runs, and the next one can start
     received_at: datetime
     port: int = 0  # on which the program of rank 0 can listen
-    verdict: str = ""  # how that program ended, as JSON; empty while it runs
+    verdict: Verdict | None = None  # how that program ended; None while it runs
     ended_at: datetime | None = None  # when the verdict came first
     asked_at: datetime | None = None  # when it was asked for a sign of life; None once it has answered
     imports: tuple[str, ...] = ()  # libraries that another process for the program can import before it starts
@@ -36,7 +37,7 @@ class MemberReport:
         return now - self.received_at < CALLS_AGAIN
 
 
-def known_imports(reports: Iterable[MemberReport]) -> tuple[str, ...]:
+def known_imports(reports: Iterable[LauncherView]) -> tuple[str, ...]:
     """Libraries that a process for the program can import before it starts, as one of its launchers has found."""
     return next((report.imports for report in reports if report.imports), ())
 

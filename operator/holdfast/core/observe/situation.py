@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from holdfast.api.attempt import AttemptRecord
 from holdfast.api.status import TrainingJobStatus
-from holdfast.core.observe.members import MemberReport
+from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.nodes import NodeView
 from holdfast.core.observe.notices import Notice
 from holdfast.core.observe.pods import PodView
@@ -36,7 +36,7 @@ class Member(NamedTuple):
     sight: Sight
     pod: PodView | None = None
     node: NodeView | None = None
-    report: MemberReport | None = None  # of its launcher
+    report: LauncherView | None = None  # of its launcher
     notice: Notice | None = None
     over: bool = False  # its launcher told how the program of this attempt ended
 

@@ -11,7 +11,7 @@ from holdfast.api.profile import ProfileTier
 from holdfast.core.observe.claims import Claim
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.demand import refusal_of
-from holdfast.core.observe.members import MemberReport
+from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.report import Report
@@ -38,7 +38,7 @@ class Snapshot:
     pods: tuple[PodView, ...] = ()  # every pod that carries the job's UID, ended ones included
     cluster: ClusterView = field(default_factory=ClusterView)
     reports: Mapping[str, Report] = field(default_factory=dict)  # by pod UID
-    members: Mapping[str, MemberReport] = field(default_factory=dict)  # by pod UID; only of jobs with several nodes
+    members: Mapping[str, LauncherView] = field(default_factory=dict)  # by pod UID; only of jobs with several nodes
     rivals: tuple[Claim, ...] = ()  # of other jobs that lack nodes or wait for their turn; only with several nodes
     inspections: Mapping[str, Inspection] = field(default_factory=dict)  # by pod UID
     profile: CapacityProfile | None = None  # None also if the profile that capacity.profile names does not exist

@@ -23,7 +23,11 @@ def parse_verdict(termination_message: str) -> Verdict | None:
     if not line.startswith("{") or len(line) > MOST_BYTES:
         return None
     try:
-        found = decode(Verdict, read_json(line))
+        return trusted(decode(Verdict, read_json(line)))
     except DocumentError:
         return None
-    return replace(found, reason=UNKNOWN) if found.reason in _OF_OTHERS else found
+
+
+def trusted(told: Verdict) -> Verdict:
+    """The verdict without a reason that only others can know."""
+    return replace(told, reason=UNKNOWN) if told.reason in _OF_OTHERS else told

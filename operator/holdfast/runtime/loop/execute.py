@@ -39,7 +39,7 @@ from holdfast.core.decision import (
     UnprotectPod,
     WorldOrder,
 )
-from holdfast.core.observe.members import MemberReport
+from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.snapshot import Refusal
 from holdfast.runtime.apiserver import paths
 from holdfast.runtime.apiserver.gated_writer import GatedWriter
@@ -50,6 +50,7 @@ from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.runtime.loop.closed_namespaces import ClosedNamespaces
 from holdfast.runtime.loop.events import EventRecorder
 from holdfast.runtime.pod_writer import PodWriter, RefusedError, is_namespace_terminating, is_refusal
+from holdfast_protocol.orders import DRAIN
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class Board(Protocol):
 class Members(Protocol):
     """What launchers of trainings on several nodes told, and the orders for them."""
 
-    def of(self, pod_uids: Iterable[str]) -> Mapping[str, MemberReport]:
+    def of(self, pod_uids: Iterable[str]) -> Mapping[str, LauncherView]:
         """The newest report of each of these pods' launchers."""
         ...
 
@@ -100,7 +101,7 @@ def _notices(decision: Decision) -> tuple[Order, ...]:
     drain = decision.status.current.drain if decision.status.current else None
     if drain is None or drain.kind is not EndKind.INTERRUPTION:
         return ()
-    return tuple(order for order in decision.orders if order.type == "drain" and order.id == drain.order)
+    return tuple(order for order in decision.orders if order.type == DRAIN and order.id == drain.order)
 
 
 def _in_order(actions: Iterable[Action]) -> tuple[tuple[Action, ...], tuple[Action, ...]]:

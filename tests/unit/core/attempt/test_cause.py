@@ -11,8 +11,9 @@ from holdfast.core.attempt import cause
 from holdfast.core.attempt.cause import find_cause, is_of_peer
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.draft import Draft
-from holdfast.core.observe.members import MemberReport
+from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.pods import ContainerView
+from holdfast.core.observe.verdict import parse_verdict
 from holdfast.core.turn import take_turn
 from holdfast_protocol.verdict import WRITER_SECONDS
 
@@ -43,8 +44,8 @@ def test_what_the_cluster_did_explains_more_than_a_failure_without_the_word_of_a
     """Breaks if an eviction on one node counts as a failure of the program on another one."""
     views = [member(1, rank, **pods.get(rank, {})) for rank in (0, 1)]
     reports = {
-        view.uid: MemberReport(1, ready=view.rank in told, received_at=at(-1), verdict=told.get(view.rank, ""),
-                               ended_at=at(-1))
+        view.uid: LauncherView(1, ready=view.rank in told, received_at=at(-1),
+                               verdict=parse_verdict(told.get(view.rank, "")), ended_at=at(-1))
         for view in views
     }  # fmt: skip
     found = find_cause(take_turn(Draft(given(TRAINS, *views, members=reports))))

@@ -23,7 +23,7 @@ from tests.unit.core.table.successor_cases import SAVED, departs
 
 from holdfast.api.attempt import Attempt, AttemptState, MemberGroup, PodRecord, World
 from holdfast.core.observe.claims import Claim
-from holdfast.core.observe.members import MemberReport
+from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.snapshot import Snapshot
 from holdfast.core.pod_manifest import program
@@ -50,9 +50,9 @@ def member(born: int, rank: int, **changes: Any) -> PodView:
     return pod(born, **{**place, "name": name, "uid": f"u-{name}", "rank": rank, "node": f"n{rank + born}", **changes})
 
 
-def says(*pods: PodView, ready: bool = True, worked_for: int = 0, heard: float = -1) -> dict[str, MemberReport]:
+def says(*pods: PodView, ready: bool = True, worked_for: int = 0, heard: float = -1) -> dict[str, LauncherView]:
     """What the launchers of these pods told."""
-    return {one.uid: MemberReport(worked_for, ready=ready, received_at=at(heard), port=30001) for one in pods}
+    return {one.uid: LauncherView(worked_for, ready=ready, received_at=at(heard), port=30001) for one in pods}
 
 
 BOTH = (member(1, 0), member(1, 1))

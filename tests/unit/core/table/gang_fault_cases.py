@@ -7,9 +7,10 @@ from tests.unit.core.table.gang_cases import HELD, OF_JOB, ONE_REFUSED, REPORT, 
 from tests.unit.core.table.row_cases import ACQUIRING, DRAINING, INTENDED, QUOTA, RUNNING, SPOT_ITN, STARTING, Case
 
 from holdfast.api.attempt import EndKind
-from holdfast.core.observe.members import MemberReport
+from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.snapshot import Snapshot
+from holdfast.core.observe.verdict import parse_verdict
 
 RAISED = verdict("failed", "UserException", message="ValueError: bad batch", peer=False)
 BY_PEER = verdict("failed", "UserException", message="Connection reset by peer", peer=True)
@@ -27,10 +28,13 @@ LATE = two(1, STARTING, scheduled_at=at(-120))
 DEDICATED = nodes(*(node(name, labels={"tier": "dedicated"}) for name in ("n1", "n2")))
 
 
-def told(*verdicts: str) -> dict[str, MemberReport]:
+def told(*verdicts: str) -> dict[str, LauncherView]:
     """What the launchers told of the programs of attempt 1, by rank; an empty verdict means that it runs."""
     pairs = zip(OF_JOB, (*verdicts, "", "")[:2], strict=True)
-    return {one.uid: MemberReport(1, bool(said), at(-1), 30001, said, at(-2) if said else None) for one, said in pairs}
+    return {
+        one.uid: LauncherView(1, bool(said), at(-1), 30001, parse_verdict(said), at(-2) if said else None)
+        for one, said in pairs
+    }
 
 
 def trains(*pods: PodView, suspended: bool = False, **changes) -> Snapshot:

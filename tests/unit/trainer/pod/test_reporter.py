@@ -9,7 +9,8 @@ import pytest
 from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.stores import environment
 
-from holdfast_train.pod.reporter import Order, Reporter
+from holdfast_protocol.orders import Order
+from holdfast_train.pod.reporter import Reporter
 from holdfast_train.progress import Progress
 
 
@@ -115,7 +116,7 @@ def test_one_connection_and_a_fresh_token(pod: Pod, endpoint: Endpoint) -> None:
 def test_survives_a_restart_of_the_operator(
     pod: Pod, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("holdfast_train.pod.reporter.FIRST_BACK_OFF", 0.05)
+    monkeypatch.setattr("holdfast_train.pod.launcher.connection.FIRST_BACK_OFF", 0.05)
     endpoint.wait_for(lambda r: True)
     endpoint.status = 503
     seen = len(endpoint.tokens)

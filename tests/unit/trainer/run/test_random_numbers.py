@@ -46,8 +46,8 @@ def draws(where: Environment | None, endpoint: Endpoint | None = None, flaky: Fl
 def test_draws_are_the_same_through_polls_failures_and_saves(
     tmp_path: Path, endpoint: Endpoint, flaky: Flaky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast_train.pod.reporter.FIRST_BACK_OFF", 0.01)
-    monkeypatch.setattr("holdfast_train.pod.reporter.LONGEST_BACK_OFF", 0.02)
+    monkeypatch.setattr("holdfast_train.pod.launcher.connection.FIRST_BACK_OFF", 0.01)
+    monkeypatch.setattr("holdfast_train.pod.launcher.connection.LONGEST_BACK_OFF", 0.02)
     monkeypatch.setattr("holdfast_train.storage.retrying.FIRST_DELAY", 0.001)
     monkeypatch.setattr(module, "SAVE_PATIENCE", 0.05)
     where = environment(f"file://{tmp_path}/prefix", every=Every(2), **endpoint.variables)

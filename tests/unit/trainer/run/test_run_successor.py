@@ -13,12 +13,12 @@ from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.runs import verdict
 from tests.support.trainer.stores import environment
 
+from holdfast_protocol.orders import Order
 from holdfast_train import Run
 from holdfast_train.commitlog import records as log
 from holdfast_train.environment import Environment
 from holdfast_train.errors import FencedError, StorageDeniedError, StorageError, StorageUnreachableError
 from holdfast_train.examples.stub import Counter
-from holdfast_train.pod.reporter import Order
 from holdfast_train.run import ending, fence_wait
 from holdfast_train.save.interval import Cost
 from holdfast_train.storage.folder import FolderStorage

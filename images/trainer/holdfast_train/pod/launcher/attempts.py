@@ -18,10 +18,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from holdfast_protocol import reasons, settings, variables
-from holdfast_protocol.document import encode
+from holdfast_protocol.member import LEAVE, MOST_IMPORTS, READY, RUNNING, START, MemberOrder, MemberReport
 from holdfast_protocol.verdict import Verdict, shorten
 
 from .connection import Connection
@@ -29,7 +28,7 @@ from .in_place import in_place
 from .keeper import Keeper, keeper
 from .left_ranks import LeftRanks
 from .member import Member, attempt_variables, read_member, why_refused
-from .member_call import TIMEOUT, MemberCall, Order
+from .member_call import TIMEOUT, MemberCall
 from .process_tree import adopt_orphans, collect, end_descendants
 from .program import MISCONFIGURED, Program, Starter, refusal
 from .progress.relay import progress, same_in_each_attempt
@@ -121,7 +120,7 @@ class _Attempts:
         self._attempt = 0  # the newest that this launcher has started,
         self._verdict: Verdict | None = None  # and how its program ended
         self._port = 0  # that was offered last
-        self._orders: queue.Queue[Order] = queue.Queue()  # not a SimpleQueue: see FolderWriter
+        self._orders: queue.Queue[MemberOrder] = queue.Queue()  # not a SimpleQueue: see FolderWriter
         self._signal: int | None = None  # that came while no program ran
         self._signalled = threading.Event()  # that it came
 
@@ -131,9 +130,9 @@ class _Attempts:
         self._prepare()
         while True:
             order = self._wait_for_order()
-            if order is not None and order.do == "leave":
+            if order is not None and order.do == LEAVE:
                 say("no attempt follows: this pod ends")
-            if order is None or order.do == "leave":
+            if order is None or order.do == LEAVE:
                 return self._left()
             verdict, may_go_on = self._run_attempt(order)
             if not may_go_on:
@@ -154,18 +153,18 @@ class _Attempts:
         """Import what the program imports, in a process of its own, while the other nodes still train."""
         imports = [name for name in settings.read(self._environment).imports if name in LIBRARIES]
         if imports:
-            first = attempt_variables(self._environment, self._member, Order("start", 1, self._member.address, 1))
+            first = attempt_variables(self._environment, self._member, MemberOrder(START, 1, self._member.address, 1))
             self._starter.prepare(imports, first | same_in_each_attempt(first), self._signalled)
 
-    def _wait_for_order(self) -> Order | None:
+    def _wait_for_order(self) -> MemberOrder | None:
         """Say that this node is ready, and wait for an order. None if a signal came."""
         held = self._hold_port()
         if held is None:
             return None
         self._port = held.number
-        verdict = None if self._verdict is None else encode(shorten(self._verdict))
-        place: dict[str, Any] = {"address": self._member.address, "port": held.number}
-        call = self._call("ready", self._orders.put, **place, verdict=verdict)
+        verdict = None if self._verdict is None else shorten(self._verdict)
+        ready = MemberReport(self._member.pod_uid, self._attempt, READY, self._member.address, held.number, verdict)
+        call = self._call(lambda: ready, self._orders.put)
         say(f"node {self._member.rank} of {self._member.nodes} is ready; waits until all are")
         call.start()
         try:
@@ -191,15 +190,12 @@ class _Attempts:
             time.sleep(SIGNAL_SECONDS)
         return None
 
-    def _imports(self) -> dict[str, Any]:
-        return {"imports": list(self._starter.imports)} if self._starter.imports else {}
+    def _call(self, report: Callable[[], MemberReport], on_order: Callable[[MemberOrder], None]) -> MemberCall:
+        return MemberCall(Connection(self._member.target, TIMEOUT), report, on_order)
 
-    def _call(
-        self, state: str, on_order: Any, added: Callable[[], dict[str, Any]] = dict, /, **more: Any
-    ) -> MemberCall:
-        uid, rank = self._member.pod_uid, self._member.rank
-        report = {"podUID": uid, "rank": rank, "attempt": self._attempt, "state": state, "verdict": None, **more}
-        return MemberCall(Connection(self._member.target, TIMEOUT), report, on_order, added)
+    def _running(self) -> MemberReport:
+        imports = tuple(self._starter.imports)[:MOST_IMPORTS]
+        return MemberReport(self._member.pod_uid, self._attempt, RUNNING, imports=imports)
 
     def _left(self) -> Verdict:
         """The verdict if the pod ends while no program runs."""
@@ -213,7 +209,7 @@ class _Attempts:
 
     # The program of one attempt.
 
-    def _run_attempt(self, order: Order) -> tuple[Verdict, bool]:
+    def _run_attempt(self, order: MemberOrder) -> tuple[Verdict, bool]:
         """The verdict on one attempt, and whether this pod may take part in another one."""
         stuck: list[int] = []
         with (
@@ -226,7 +222,7 @@ class _Attempts:
                 return self._left(), False
             self._attempt = order.attempt
             say(f"attempt {order.attempt} starts: node {self._member.rank} of {self._member.nodes}")
-            call = self._call("running", partial(self._regroup, program, folder), self._imports)
+            call = self._call(self._running, partial(self._regroup, program, folder))
             if self._kept is not None:
                 self._kept.expect_program()
             others = self._starter.processes
@@ -245,7 +241,7 @@ class _Attempts:
         is_last = verdict.outcome in FINAL or program.signalled_at is not None
         return verdict, not is_last and not stuck
 
-    def _variables(self, order: Order, folder: str | None = None) -> dict[str, str]:
+    def _variables(self, order: MemberOrder, folder: str | None = None) -> dict[str, str]:
         """The environment of an attempt. Each has a folder of its own, so that verdicts of another one do not count."""
         found = attempt_variables(self._environment, self._member, order)
         given = found.get(variables.VERDICT_DIR)
@@ -253,7 +249,7 @@ class _Attempts:
             found[variables.VERDICT_DIR] = folder or str(Path(given or "", f"attempt-{order.attempt}"))
         return found
 
-    def _regroup(self, program: Program, folder: str | None, order: Order) -> None:
+    def _regroup(self, program: Program, folder: str | None, order: MemberOrder) -> None:
         why = "no attempt follows" if order.final else f"attempt {order.attempt} begins"
         say(f"{why}: the program of attempt {self._attempt} is ended")
         program.regroup(folder)

@@ -1,10 +1,11 @@
-"""`Connection`: how a pod calls the operator's progress endpoint: its launcher, and `Run` through `Reporter`."""
+"""How a pod calls the operator's progress endpoint: its launcher, and `Run` through `Reporter`."""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
 import json
+import random
 import re
 import socket
 import ssl
@@ -16,7 +17,26 @@ from typing import Any, NamedTuple
 from holdfast_protocol.settings import Settings
 
 MAX_ANSWER = 1 << 20
+FIRST_BACK_OFF = 0.5  # seconds
+LONGEST_BACK_OFF = 15.0
+LONGEST_WISH = 60.0  # seconds that the operator may ask for in Retry-After
+_JITTER = random.SystemRandom()  # not the global generator: its numbers belong to the program
 SHOWN = 200  # characters of what the operator says of a request that it refuses
+
+
+class BackOff:
+    """The pauses between calls, in seconds."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def after(self, *, was_good: bool, at_least: float = 0.0) -> float:
+        """The pause after a call: none after a good one; after others it grows. `at_least`: what the operator wants.
+
+        The pauses of many pods differ, so that they do not all call in the same moment.
+        """
+        self._seconds = 0.0 if was_good else min(LONGEST_BACK_OFF, max(FIRST_BACK_OFF, self._seconds * 2))
+        return min(at_least, LONGEST_WISH) + min(LONGEST_BACK_OFF, self._seconds * _JITTER.uniform(0.5, 1.5))
 
 
 class Target(NamedTuple):
@@ -49,22 +69,26 @@ class Answer(NamedTuple):
 class Connection:
     """One keep-alive HTTPS connection for one thread. The token is read for every request: the kubelet renews it.
 
-    `path`: the job's path at the endpoint. `timeout`: seconds, for each answer.
+    `timeout`: seconds, for each answer.
     """
 
     def __init__(self, target: Target, timeout: float) -> None:
         url = urllib.parse.urlsplit(target.url)
         self._host, self._port = url.hostname or "", url.port
         self._tls = url.scheme != "http"
-        names = (urllib.parse.quote(target.namespace), urllib.parse.quote(target.job))
-        self.path = "{}/v1/namespaces/{}/jobs/{}".format(url.path.rstrip("/"), *names)
+        self._names = {"namespace": urllib.parse.quote(target.namespace), "job": urllib.parse.quote(target.job)}
+        self._root = url.path.rstrip("/")
         self._token_file, self._ca_file = target.token_file, target.ca_file
         self._timeout = timeout
         self._open: http.client.HTTPConnection | None = None
         self._is_aborted = False
 
-    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
-        """The answer to one request. OSError, HTTPException or ValueError if there is none."""
+    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Answer:
+        """The answer to one request: `path` is one of `holdfast_protocol.endpoint`.
+
+        OSError, HTTPException or ValueError if there is none.
+        """
+        path = self._root + path.format_map(self._names) + (f"?{urllib.parse.urlencode(query)}" if query else "")
         headers = {"Content-Type": "application/json"}
         if self._token_file:
             headers["Authorization"] = f"Bearer {Path(self._token_file).read_text(encoding='utf-8').strip()}"

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast_protocol import settings, variables
+from holdfast_protocol.member import MemberOrder
 
 from .connection import Target
-from .member_call import Order
 
 # Options of torchrun that say where the nodes meet or how many there are, also inside a command for a shell.
 _REFUSED = re.compile(
@@ -64,7 +64,7 @@ def why_refused(command: Sequence[str], environment: Mapping[str, str]) -> str |
     return None
 
 
-def attempt_variables(environment: Mapping[str, str], member: Member, order: Order) -> dict[str, str]:
+def attempt_variables(environment: Mapping[str, str], member: Member, order: MemberOrder) -> dict[str, str]:
     """The program's environment for the attempt that `order` starts."""
     port, rank, nodes = str(order.port), str(member.rank), str(member.nodes)
     found = {name: value for name, value in environment.items() if name != variables.PREDECESSOR}

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import pytest
 from tests.support.trainer.pod_settings import pod_variables
 
+from holdfast_protocol.member import MemberOrder
 from holdfast_train.pod.launcher import attempts
 from holdfast_train.pod.launcher.attempts import HeldPort
 from holdfast_train.pod.launcher.connection import Target
 from holdfast_train.pod.launcher.member import Member, attempt_variables
-from holdfast_train.pod.launcher.member_call import Order
 from holdfast_train.pod.launcher.program import Starter
 
 
@@ -84,6 +84,6 @@ def test_libraries_that_other_pods_have_told_are_imported_before_the_first_progr
     attempts._Attempts([], given, 1.0, member, None, starter=starter)._prepare()
     ((imports, environment),) = starter.wanted
     assert imports == ["torch"]
-    assert environment.keys() == attempt_variables(given, member, Order("start", 7, "127.0.0.1", 9)).keys()
+    assert environment.keys() == attempt_variables(given, member, MemberOrder("start", 7, "127.0.0.1", 9)).keys()
     attempts._Attempts([], {}, 1.0, member, None, starter=starter)._prepare()
     assert len(starter.wanted) == 1

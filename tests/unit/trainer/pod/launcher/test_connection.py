@@ -8,6 +8,7 @@ import pytest
 from tests.support.http.fake_operator import FakeOperator
 from tests.support.http.progress_endpoint import Endpoint
 
+from holdfast_protocol.endpoint import MEMBER, PROGRESS
 from holdfast_train.pod.launcher.connection import Connection, Target
 
 REPORT = {"podUID": "pod-1", "rank": 0, "attempt": 0, "state": "ready"}
@@ -25,7 +26,7 @@ def connection(endpoint: Endpoint) -> Iterator[Connection]:
 def test_one_connection_and_a_fresh_token(connection: Connection, endpoint: Endpoint) -> None:
     for token in ("first", "second"):
         endpoint.token.write_text(f"{token}\n")
-        assert connection.call("POST", f"{connection.path}/progress", {"acknowledged": 0}).status == 200
+        assert connection.call("POST", PROGRESS, {"acknowledged": 0}).status == 200
     assert endpoint.tokens == ["Bearer first", "Bearer second"]
     assert endpoint.reports[0]["path"] == "/v1/namespaces/ns/jobs/job/progress"
     assert endpoint.connections == 1
@@ -34,7 +35,7 @@ def test_one_connection_and_a_fresh_token(connection: Connection, endpoint: Endp
 @pytest.mark.parametrize(("headers", "seconds"), [({"Retry-After": "2"}, 2), ({"Retry-After": "soon"}, 0), ({}, 0)])
 def test_retry_after(connection: Connection, endpoint: Endpoint, headers: dict[str, str], seconds: int) -> None:
     endpoint.members.refusal = (503, headers)
-    assert connection.call("POST", f"{connection.path}/member?wait=0", REPORT)[:3] == (503, None, seconds)
+    assert connection.call("POST", MEMBER, REPORT, wait=0)[:3] == (503, None, seconds)
 
 
 # Breaks if nobody learns why the operator refuses a report, or if the page of a proxy gets into a log.
@@ -58,7 +59,7 @@ def test_why_a_report_is_refused(says: bytes, told: str) -> None:
     operator.answers, operator.says = [400], says
     connection = Connection(Target(f"http://127.0.0.1:{operator.server.server_port}", "ns", "job", None, None), 30.0)
     try:
-        assert connection.call("POST", connection.path, {}) == (400, None, 0, f"HTTP status 400{told}")
+        assert connection.call("POST", PROGRESS, {}) == (400, None, 0, f"HTTP status 400{told}")
     finally:
         connection.close()
         operator.server.shutdown()
@@ -67,12 +68,12 @@ def test_why_a_report_is_refused(says: bytes, told: str) -> None:
 
 # Breaks if a launcher whose program has ended goes on waiting for an answer on it, or asks once more.
 def test_abort_ends_the_call_of_another_thread(connection: Connection, endpoint: Endpoint) -> None:
-    connection.call("POST", f"{connection.path}/member?wait=0", REPORT)  # a connection that is used again
+    connection.call("POST", MEMBER, REPORT, wait=0)  # a connection that is used again
     errors: list[Exception] = []
 
     def call() -> None:
         try:
-            connection.call("POST", f"{connection.path}/member?wait=60", {**REPORT, "podUID": "pod-2"})
+            connection.call("POST", MEMBER, {**REPORT, "podUID": "pod-2"}, wait=60)
         except (OSError, http.client.HTTPException) as error:
             errors.append(error)
 
@@ -85,4 +86,4 @@ def test_abort_ends_the_call_of_another_thread(connection: Connection, endpoint:
     assert len(errors) == 1
     assert endpoint.connections == 1
     with pytest.raises(ConnectionAbortedError):
-        connection.call("POST", f"{connection.path}/member?wait=0", REPORT)
+        connection.call("POST", MEMBER, REPORT, wait=0)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 from tests.support.trainer.pod_settings import pod_variables
 
+from holdfast_protocol.member import MemberOrder
 from holdfast_train.pod.launcher.member import Member, attempt_variables, read_member, why_refused
-from holdfast_train.pod.launcher.member_call import Order
 
 POD = pod_variables(
     {},
@@ -72,7 +72,7 @@ def test_variables_that_say_where_the_nodes_meet(name: str) -> None:
     assert name in (why_refused(["torchrun"], {name: "1"}) or "")
 
 
-def variables(order: Order, **more: str) -> Mapping[str, str]:
+def variables(order: MemberOrder, **more: str) -> Mapping[str, str]:
     member = read_member(POD)
     assert isinstance(member, Member)
     return attempt_variables({**POD, "HOLDFAST_ATTEMPT": "3", "HOLDFAST_PREDECESSOR": "2", **more}, member, order)
@@ -80,18 +80,18 @@ def variables(order: Order, **more: str) -> Mapping[str, str]:
 
 # Breaks if a program has the number of the attempt that created its pod, or waits for a predecessor of another attempt.
 def test_the_program_gets_the_attempt_and_the_place() -> None:
-    found = variables(Order("start", 9, "10.0.0.1", 4711, None))
+    found = variables(MemberOrder("start", 9, "10.0.0.1", 4711, None))
     assert (found["HOLDFAST_ATTEMPT"], found.get("HOLDFAST_PREDECESSOR")) == ("9", None)
     assert (found["PET_NNODES"], found["PET_NODE_RANK"], found["PET_RDZV_BACKEND"]) == ("4", "2", "static")
     for prefix in ("PET_", ""):
         assert (found[f"{prefix}MASTER_ADDR"], found[f"{prefix}MASTER_PORT"]) == ("10.0.0.1", "4711")
-    assert variables(Order("start", 9, "10.0.0.1", 4711, 8))["HOLDFAST_PREDECESSOR"] == "8"
+    assert variables(MemberOrder("start", 9, "10.0.0.1", 4711, 8))["HOLDFAST_PREDECESSOR"] == "8"
 
 
 # Breaks if a program that starts several processes by itself takes its node for one rank.
 def test_the_ranks_only_if_a_node_has_one() -> None:
     ranks = {"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-    order = Order("start", 9, "10.0.0.1", 4711)
+    order = MemberOrder("start", 9, "10.0.0.1", 4711)
     assert ranks.items() <= variables(order).items()
     assert ranks.items() <= variables(order, PET_NPROC_PER_NODE="1").items()
     assert not ranks.keys() & variables(order, PET_NPROC_PER_NODE="8").keys()

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast_protocol import settings, variables
+from holdfast_protocol.endpoint import PROGRESS
 
-from ..connection import Connection, Target
-from ..member_call import BackOff
+from ..connection import BackOff, Connection, Target
 from ..verdict_files import say
 from .kubeflow import RelayedReport
 
@@ -71,7 +71,7 @@ class Forwarder:
     def _send(self, report: Mapping[str, Any]) -> tuple[int, int]:
         """The HTTP status, 0 if there was no answer, and the seconds before the next try that the operator wants."""
         try:
-            answer, _, at_least, trouble = self._connection.call("POST", f"{self._connection.path}/progress", report)
+            answer, _, at_least, trouble = self._connection.call("POST", PROGRESS, report)
         except (OSError, http.client.HTTPException, ValueError) as error:
             answer, at_least, trouble = 0, 0, f"{type(error).__name__}: {error}"
         if trouble and not self._trouble and not self._is_over:

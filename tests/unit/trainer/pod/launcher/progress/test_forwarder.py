@@ -9,7 +9,7 @@ from tests.support.trainer.pod_settings import pod_variables
 from tests.support.waiting import wait_for
 
 from holdfast.serve.body import ProgressBody
-from holdfast_train.pod.launcher import member_call
+from holdfast_train.pod.launcher import connection
 from holdfast_train.pod.launcher.progress.forwarder import Forwarder
 
 
@@ -23,7 +23,7 @@ def steps(operator: FakeOperator) -> list[int]:
 
 @pytest.fixture
 def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOperator]:
-    monkeypatch.setattr(member_call, "FIRST_BACK_OFF", 0.02)
+    monkeypatch.setattr(connection, "FIRST_BACK_OFF", 0.02)
     operator = FakeOperator()
     yield operator
     operator.gate.set()
