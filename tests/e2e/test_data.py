@@ -77,7 +77,7 @@ def shown(job: Job) -> str:
 def copies(status: Raw, attempt: int) -> bool:
     """True if this attempt has copied all but the file that is held."""
     said = "staging data: 3.0 of 4.0 MiB"
-    return status.get("attempt") == attempt and (status.get("decision") or {}).get("reason") == said
+    return status.get("attempt") == attempt and (status.get("decision") or {}).get("message") == said
 
 
 # Breaks if the program starts without its data, a notice does not end the copy, the next attempt fetches again what is

@@ -189,7 +189,7 @@ def test_quota_is_waited_for_with_its_words(
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], QUICK, goal=SHORT)
     waiting = job.wait("a second refusal", lambda s: (s.get("current") or {}).get("refusals", 0) >= 2)
     assert waiting["reason"] == "PodRefused"
-    assert "exceeded quota: none" in waiting["decision"]["reason"]
+    assert "exceeded quota: none" in waiting["decision"]["message"]
     assert waiting["attempt"] == 1
     first, second = delays(job)[:2]
     assert timedelta(seconds=0.5) < first <= timedelta(seconds=1) < second <= timedelta(seconds=2)
@@ -212,7 +212,7 @@ def test_limit_range_refuses_one_tier_after_the_other(
     waiting = job.wait(
         "a refusal on the next tier", lambda s: s.get("tier") == "other" and s.get("reason") == "PodRefused"
     )
-    assert "maximum memory usage per Container is 1Gi" in waiting["decision"]["reason"]
+    assert "maximum memory usage per Container is 1Gi" in waiting["decision"]["message"]
     assert waiting["history"][0]["kind"] == "Stopped"
 
     cluster.kubectl("delete", "limitrange", "small", "-n", namespace)
@@ -232,7 +232,7 @@ def test_namespace_with_restricted_pod_security(
     user = {"securityContext": {"runAsUser": 1000}}
     own = submit(cluster, namespace, [calm_pool.tier("cpu")], QUICK, "own-user", goal=SHORT, trainer=user)
     waiting = root.wait("a refusal", lambda s: s.get("reason") == "PodRefused")
-    assert 'violates PodSecurity "restricted' in waiting["decision"]["reason"]
+    assert 'violates PodSecurity "restricted' in waiting["decision"]["message"]
     done = own.wait_phase("Completed", "Failed")
     assert (done["phase"], done["attempt"]) == ("Completed", 1)
 
@@ -251,7 +251,7 @@ def test_missing_profile_is_waited_for(
     apply(cluster, s3_secret(cluster), namespace=namespace)
     apply(cluster, manifest)
     job = Job(cluster, namespace, "job", manifest)
-    waiting = job.wait("what it waits for", lambda s: namespace in ((s.get("decision") or {}).get("reason") or ""))
+    waiting = job.wait("what it waits for", lambda s: namespace in ((s.get("decision") or {}).get("message") or ""))
     assert not waiting.get("attempt"), "no number is burnt"
     profile = {"apiVersion": "holdfast.dev/v1alpha1", "kind": "CapacityProfile", "metadata": {"name": namespace}}
     try:

@@ -80,7 +80,7 @@ def test_a_quota_counts_what_a_job_asks_for_and_gets_it_back(
     second = submit(cluster, namespace, [calm_pool.tier("cpu")], QUICK, "second", goal=SHORT, trainer=SIZED)
     waiting = second.wait("a refusal", lambda s: s.get("reason") == "PodRefused")
     for words in ("exceeded quota: team", "requested: limits.cpu=500m", "used: limits.cpu=500m"):
-        assert words in waiting["decision"]["reason"]
+        assert words in waiting["decision"]["message"]
     assert not second.pods()
 
     first.delete("--wait=false")
@@ -102,7 +102,7 @@ def test_a_job_larger_than_its_quota_waits_until_the_quota_is_raised(
         "requested: limits.ephemeral-storage=1Gi",
         "limited: limits.ephemeral-storage=512Mi",
     ):
-        assert words in waiting["decision"]["reason"]
+        assert words in waiting["decision"]["message"]
 
     set_quota(cluster, namespace, "team", EVERYTHING)
 
@@ -126,8 +126,8 @@ def test_disk_space_that_a_job_does_not_state(
     set_limits(cluster, namespace, {"type": "Pod", "min": {"ephemeral-storage": "512Mi"}})
     job.patch({"suspend": False})
     waiting = job.wait("a refusal", lambda s: s.get("reason") == "PodRefused")
-    assert "minimum ephemeral-storage usage per Pod is 512Mi" in waiting["decision"]["reason"]
-    assert "set trainer.resources.ephemeralStorage" in waiting["decision"]["reason"]
+    assert "minimum ephemeral-storage usage per Pod is 512Mi" in waiting["decision"]["message"]
+    assert "set trainer.resources.ephemeralStorage" in waiting["decision"]["message"]
 
     job.patch({"suspend": True})
     job.wait_phase("Suspended")
@@ -167,8 +167,8 @@ def test_a_quota_on_config_maps_is_named(
     wait_for(lambda: quota_room(cluster, namespace), 20, "the namespace's own ConfigMap")
     set_quota(cluster, namespace, "few", {"count/configmaps": "1"})
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], QUICK, goal=SHORT, trainer=SIZED)
-    waiting = job.wait("a refusal", lambda s: "exceeded quota: few" in ((s.get("decision") or {}).get("reason") or ""))
-    assert names.CA_CONFIG_MAP in waiting["decision"]["reason"]
+    waiting = job.wait("a refusal", lambda s: "exceeded quota: few" in ((s.get("decision") or {}).get("message") or ""))
+    assert names.CA_CONFIG_MAP in waiting["decision"]["message"]
 
     set_quota(cluster, namespace, "few", {"count/configmaps": "2"})
 

@@ -120,7 +120,7 @@ def test_silent_node_under_a_program_without_the_library_waits_for_the_old_pod(
     cluster.crash(node)
     waiting = job.wait_phase("Recovering")
     assert waiting["reason"] == "NodeSilent"
-    assert "confirmed gone" in waiting["decision"]["reason"]
+    assert "confirmed gone" in waiting["decision"]["message"]
     assert job.pod(2) is None
     cluster.kubectl("delete", "node", node)
     job.wait("the replacement", lambda s: s["attempt"] >= 2 and s["phase"] == "Running")

@@ -31,11 +31,11 @@ def without_spot(cluster: Cluster, pool: Pool) -> list[dict[str, Any]]:
 def check_switches(cluster: Cluster, job: Job, steps: int) -> None:
     """Every attempt began after the step of the one before, which had handed over; every step was made once."""
     done = job.status()
-    trained = [record for record in done["history"] if record.get("steps")]
+    trained = [record for record in done["history"] if record.get("stepsTrained")]
     for before, after in pairwise(trained):
         assert after["resumedStep"] == before["lastStep"]
         assert before.get("stepsLost", 0) == 0
-    assert sum(record["steps"] for record in trained) == steps
+    assert sum(record["stepsTrained"] for record in trained) == steps
     log = kinds(storage_log(cluster, f"{job.namespace}/{job.name}"))
     for before, after in pairwise(trained):
         assert log.index(("handover", before["number"])) == log.index(("fence", after["number"])) - 1

@@ -332,7 +332,7 @@ class AttemptRecord(Model):
     """When it trained its last step."""
     resumed_step: Step | None = None
     """The step that it resumed from. Not set if it started from the beginning."""
-    steps: Step = 0
+    steps_trained: Step = 0
     """Number of steps that it trained."""
     steps_lost: Step | None = None
     """Number of its steps that the next attempt trained again. Set once that is known."""

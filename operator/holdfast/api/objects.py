@@ -107,7 +107,9 @@ JOB_COLUMNS: Final = (
     JobColumn("ETA", ".status.progress.eta", about="Expected end of the training, UTC"),
     JobColumn("Cost", ".status.ledger.spent", number=True, about="Money spent on nodes so far"),
     JobColumn("Expected", ".status.forecast.cost", number=True, about="Expected cost of the whole job"),
-    JobColumn("Saved", ".status.ledger.savedVersusDedicated", number=True, about="Money saved versus dedicated nodes"),
+    JobColumn(
+        "Savings", ".status.ledger.savedVersusDedicated", number=True, about="Money saved versus dedicated nodes"
+    ),
     JobColumn("Slack", ".status.forecast.slack", about="Time that may be lost before the deadline is at risk"),
     JobColumn(
         "Interruptions",

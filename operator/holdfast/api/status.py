@@ -66,8 +66,8 @@ class DecisionNote(Model):
 
     action: Reason
     """What the operator did, in one CamelCase word."""
-    reason: Message
-    """Why the operator did it."""
+    message: Message
+    """Why the operator did it, in words."""
     at: Time
     """When the operator did it."""
 
@@ -152,7 +152,7 @@ class TierTotals(Model):
     """Money for that node time."""
     estimated: Money = Decimal(0)
     """Part of that money that is an estimate, because the end of the attempt was not observed."""
-    steps: Step = 0
+    steps_trained: Step = 0
     """Steps that these attempts trained."""
     steps_lost: Step = 0
     """Steps of these attempts that a later attempt trained again."""
@@ -245,10 +245,12 @@ class TrainingJobStatus(Model):
     """Nodes of the current attempt that are ready, of all that it needs, such as 3/4. Only with several nodes."""
     ready_nodes_at: Time | None = None
     """When `readyNodes` was written. While nodes come one by one, it is written at most every 5 seconds."""
-    reason: Message | None = None
-    """Why the job is in its phase, in words."""
+    reason: Reason | None = None
+    """Why the job is in its phase, in one CamelCase word."""
     decision: DecisionNote | None = None
     """The last choice of the operator."""
+    next: Message | None = None
+    """What the operator waits for, and what it does then, in words."""
     progress: Progress = Progress()
     """The newest progress that the trainer reported."""
     checkpoint: CheckpointStatus | None = None
@@ -285,3 +287,8 @@ class TrainingJobStatus(Model):
     """Total time of earlier suspensions."""
     finished_at: Time | None = None
     """When the job ended."""
+
+    @property
+    def uses_checkpoints(self) -> bool:
+        """True if the program has held the storage fence. A checkpoint alone tells nothing of an edited program."""
+        return self.library or (self.current is not None and self.current.fenced)

@@ -96,11 +96,11 @@ class Draft:
                 self.status = self.status.model_copy(update=changes)
                 return
 
-    def explain(self, action: str, reason: str) -> None:
+    def explain(self, action: str, message: str) -> None:
         """Record the choice in words; the same words again keep their time."""
         said = self.status.decision
-        if said is None or (said.action, said.reason) != (action, reason):
-            self.set(decision=DecisionNote(action=action, reason=reason, at=self.now))
+        if said is None or (said.action, said.message) != (action, message):
+            self.set(decision=DecisionNote(action=action, message=message, at=self.now))
 
     def event(self, reason: str, message: str, *, warning: bool = False) -> None:
         """Add an Event for people."""

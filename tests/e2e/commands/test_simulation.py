@@ -71,7 +71,7 @@ def config() -> OperatorConfig:
 
 def trained(status: TrainingJobStatus) -> list[AttemptRecord]:
     """The attempts that took steps."""
-    return [record for record in status.history if record.steps]
+    return [record for record in status.history if record.steps_trained]
 
 
 def schedule(status: TrainingJobStatus, noticed: datetime) -> Schedule:
@@ -93,7 +93,9 @@ def durations(status: TrainingJobStatus) -> dict[str, Durations]:
             start=mean(known(one.started_at) - known(one.scheduled_at) for one in attempts),
             load=load,
             restore=restore,
-            pace=mean((known(one.last_step_at) - known(one.first_step_at)) / (one.steps - 1) for one in attempts),
+            pace=mean(
+                (known(one.last_step_at) - known(one.first_step_at)) / (one.steps_trained - 1) for one in attempts
+            ),
             leave=mean(max(one.ended_at - known(one.last_step_at), ZERO) for one in attempts),
         )
 

@@ -57,7 +57,7 @@ def test_why_a_job_under_deadline_is_on_spot(
     spot, dedicated = found["tiers"]
     assert found["policy"] == {"wanted": "Deadline", "inForce": "Deadline", "missing": None}
     assert found["choice"]["tier"] == "spot"
-    assert found["decision"]["reason"].startswith("spot: up for")
+    assert found["decision"]["message"].startswith("spot: up for")
     assert found["deadline"]["risk"]["reason"] == "InTime"
     assert (spot["here"], spot["available"], dedicated["here"]) == (True, True, False)
     assert 0.04 < spot["secondsPerStep"] < 1

@@ -48,7 +48,7 @@ def test_notices_for_half_of_four_and_a_new_pod_is_lost_while_they_train(
 
     status = job.wait_attempt(2, 200)
     new, interruption = status["history"][:2]
-    assert (new["reason"], new["rank"], new["steps"]) == ("NodeGone", 3, 0)
+    assert (new["reason"], new["rank"], new["stepsTrained"]) == ("NodeGone", 3, 0)
     assert (interruption["kind"], interruption["reason"], interruption.get("stepsLost", 0)) == (
         "Interruption",
         "SpotInterruption",

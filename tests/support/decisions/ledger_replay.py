@@ -63,7 +63,7 @@ class Replay:
             one.attempts += 1
             one.spent += self.cost(record)
             one.estimated += self.cost(record) if record.estimated else 0
-            one.steps += record.steps
+            one.steps += record.steps_trained
             last = record.last_step or 0
             if record.first_step is not None:
                 trained_on |= dict.fromkeys(range(record.first_step, last + 1), record.tier)
@@ -126,7 +126,7 @@ def of(ledger: Ledger) -> dict[str, Sums]:
             attempts=one.attempts,
             spent=_units(one.spent),
             estimated=_units(one.estimated),
-            steps=one.steps,
+            steps=one.steps_trained,
             steps_lost=one.steps_lost,
             training=_microseconds(one.training),
         )

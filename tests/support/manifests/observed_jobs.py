@@ -25,7 +25,8 @@ RUNNING: dict[str, Any] = {
     "attempt": 3,
     "tier": "dedicated",
     "node": "dedicated-1",
-    "decision": {"action": "Run", "reason": "attempt 3 runs on dedicated-1", "at": "2026-11-21T09:02:00Z"},
+    "decision": {"action": "Run", "message": "attempt 3 runs on dedicated-1", "at": "2026-11-21T09:02:00Z"},
+    "next": "The program trains. If its node is taken away, the program starts again on another node.",
     "conditions": [
         {
             "type": "Progressing",
@@ -64,7 +65,14 @@ RUNNING: dict[str, Any] = {
     "ledger": {
         "attempts": 2,
         "byTier": [
-            {"tier": "spot", "kind": "Spot", "attempts": 2, "nodeHours": "0.023611", "spent": "0.0722", "steps": 120}
+            {
+                "tier": "spot",
+                "kind": "Spot",
+                "attempts": 2,
+                "nodeHours": "0.023611",
+                "spent": "0.0722",
+                "stepsTrained": 120,
+            }
         ],
         "spent": "12.3456",
         "savedVersusDedicated": "24.6912",

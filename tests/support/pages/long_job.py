@@ -59,7 +59,7 @@ def a_job(name: str = "vit-faces") -> TrainingJob:
             "number": n, "tier": tier, "node": node, "kind": ENDS[n][0], "reason": ENDS[n][1], "message": ENDS[n][2],
             "raisedAt": at(raised), "scheduledAt": at(placed), "startedAt": at(placed + 1), "endedAt": at(end),
             "firstStep": first, "firstStepAt": at(begun), "lastStep": last, "lastStepAt": at(left),
-            "resumedStep": resumed or None, "steps": last - first + 1, "cost": "30.5",
+            "resumedStep": resumed or None, "stepsTrained": last - first + 1, "cost": "30.5",
             "stepsLost": {3: 400, 4: 1400}.get(n, 0), "secondsLost": "6m30s",
         }
         for n, tier, node, raised, placed, begun, left, end, first, last, resumed in ATTEMPTS[:4]
@@ -67,7 +67,8 @@ def a_job(name: str = "vit-faces") -> TrainingJob:
     status = {
         "phase": "Running", "attempt": 5, "tier": "dedicated", "node": "ded-a100-1", "library": True,
         "reason": "attempt 5 trains on ded-a100-1", "startedAt": at(0),
-        "decision": {"action": "Run", "reason": "dedicated: spot is out; the deadline allows no wait", "at": at(527)},
+        "decision": {"action": "Run", "message": "dedicated: spot is out; the deadline allows no wait", "at": at(527)},
+        "next": "The job trains. If its node is taken away, it saves, moves, and resumes at the step that it saved.",
         "conditions": [
             {"type": "Progressing", "status": "True", "reason": "Stepping", "message": "the step grows",
              "lastTransitionTime": at(527)},
@@ -89,10 +90,10 @@ def a_job(name: str = "vit-faces") -> TrainingJob:
         "ledger": {
             "attempts": 4, "spent": "188.16", "savedVersusDedicated": "131.40", "goodput": "0.9312", "ranAt": at(5),
             "byTier": [
-                {"tier": "spot", "kind": "Spot", "attempts": 3, "nodeHours": "6.133", "spent": "60.11", "steps": 21_200,
-                 "stepsLost": 1_800},
+                {"tier": "spot", "kind": "Spot", "attempts": 3, "nodeHours": "6.133", "spent": "60.11",
+                 "stepsTrained": 21_200, "stepsLost": 1_800},
                 {"tier": "dedicated", "kind": "Dedicated", "attempts": 1, "nodeHours": "2.216", "spent": "65.17",
-                 "steps": 7_600},
+                 "stepsTrained": 7_600},
             ],
             "stepsLost": 1_800, "secondsLost": "31m",
             "recovery": {"notice": "2m10s", "acquire": "19m5s", "start": "4m40s", "restore": "5m5s", "replay": "30m"},

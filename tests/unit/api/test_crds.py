@@ -48,7 +48,7 @@ def test_jobs_show_what_people_ask_for() -> None:
     columns = version["additionalPrinterColumns"]
     first = [column["name"].upper() for column in columns if not column.get("priority")]
     assert first[:7] == ["PHASE", "TIER", "NODES", "STEP", "PERCENT", "ETA", "COST"]
-    assert first[7:] == ["EXPECTED", "SAVED", "SLACK", "INTERRUPTIONS", "AGE"]
+    assert first[7:] == ["EXPECTED", "SAVINGS", "SLACK", "INTERRUPTIONS", "AGE"]
     assert [column["name"].upper() for column in columns if column.get("priority")] == [
         "LOSS", "CHECKPOINT", "NODE", "REASON",
     ]  # fmt: skip

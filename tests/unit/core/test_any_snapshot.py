@@ -83,7 +83,7 @@ def pods(draw, number):
 @st.composite
 def snapshots(draw):
     current = draw(st.none() | attempts())
-    noted = {"action": "Noted", "reason": "an earlier decision", "at": at(-60)}
+    noted = {"action": "Noted", "message": "an earlier decision", "at": at(-60)}
     fields = {
         "attempt": 3,
         "decision": noted,

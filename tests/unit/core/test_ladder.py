@@ -104,7 +104,7 @@ def test_attempts_without_a_step_end_the_job_with_the_evidence():
             break
         members.append([(group.born, group.ranks) for group in world.status.current.members])
     assert world.status.phase is Phase.FAILED
-    said = world.status.decision.reason
+    said = world.status.decision.message
     assert "5 x UserException" in said
     assert "rank 1" in said
     assert "bad batch" in said

@@ -237,7 +237,7 @@ def test_a_refused_pod_is_tried_again_alone():
     world.refuse_after = 3
     world.settle()
     assert len(world.pods) == 3
-    assert "exceeded quota" in world.status.decision.reason
+    assert "exceeded quota" in world.status.decision.message
     world.refuse_after = None
     world.pass_time(5)
     assert world.status.phase is Phase.RUNNING

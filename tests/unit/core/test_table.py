@@ -102,7 +102,7 @@ def test_a_node_that_a_user_did_nothing_to_is_not_avoided():
 
 def test_the_deadline_of_a_job_is_said_as_it_is_written():
     decision = settled(snapshot(job(status(FENCED), activeDeadline="30m"), pod()))
-    assert decision.status.decision.reason.endswith("spec.activeDeadline (30m)")
+    assert decision.status.decision.message.endswith("spec.activeDeadline (30m)")
 
 
 def test_a_job_remembers_that_its_program_asks_for_the_fence():
@@ -168,7 +168,9 @@ def test_memory_that_ran_out_at_a_save_says_what_the_save_took():
 )
 def test_a_refusal_names_the_field_that_helps(message, field):
     refused = Refusal(1, at(-1), 403, "Forbidden", message)
-    said = settled(snapshot(job(status(attempt(state=AttemptState.ACQUIRING))), refusal=refused)).status.decision.reason
+    said = settled(
+        snapshot(job(status(attempt(state=AttemptState.ACQUIRING))), refusal=refused)
+    ).status.decision.message
     assert message in said
     assert field in said
 

@@ -82,7 +82,7 @@ def table(job: TrainingJob) -> Fitting:
             str(one.attempts),
             f"{one.node_hours:,.3f}",
             formats.money(one.spent),
-            formats.count(one.steps),
+            formats.count(one.steps_trained),
             formats.count(one.steps_lost) if counted else formats.NOTHING,
         ]
         rows.append([Text(cell) for cell in cells])

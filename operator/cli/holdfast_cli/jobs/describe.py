@@ -12,14 +12,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, Departure, EndKind, EndReason
+from holdfast.api.attempt import AttemptRecord, EndKind
 from holdfast.api.objects import TrainingJob
 from holdfast.api.scalars import format_time
-from holdfast.api.status import Phase
 from holdfast.core.books.history import has_unsettled_interruption
 from holdfast.core.books.ledger import counts_steps
-from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_TURN
-from holdfast.core.status.staging import REASON as STAGING
 from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.cluster.options import Job, Kubeconfig, Namespace
@@ -34,10 +31,6 @@ from holdfast_cli.storage.options import Endpoint
 from holdfast_cli.terminal import formats
 from holdfast_cli.terminal.console import console
 from holdfast_cli.terminal.output import Output, write
-
-# the decision says what the job waits for, and what to do
-_SAY_IT_ALL = (EndReason.NEVER_ENDED, "ProfileNotFound", WAITING_FOR_TURN, STAGING)
-
 
 Members = Annotated[bool, typer.Option("--members", help="Show the pod of every rank, of a job with several nodes.")]
 
@@ -59,7 +52,7 @@ class Found:
             {"at": format_time(one.at), "reason": one.reason, "message": one.message, "count": one.count}
             for one in self.events
         ]
-        data = {"job": self.raw, "next": what_next(self.job, now), "events": events}
+        data = {"job": self.raw, "next": view.next_step(self.job), "events": events}
         if self.pods is not None:
             data["members"] = to_objects(self.job, self.pods, now)
         if self.curve is not None:
@@ -119,7 +112,7 @@ def show(
     """Print all sections. `pods` are shown by rank, and the `curve` of the loss, if given."""
     sections: list[tuple[str, RenderableType | None]] = [
         ("", _heading(job, now)),
-        ("what happens next", Text(what_next(job, now))),
+        ("what happens next", Text(view.next_step(job))),
         ("progress", Group(view.progress_line(job, now), view.summary(job, now, view.Losses()), *_metrics(job))),
         ("loss over all attempts", None if curve is None else _curve(curve)),
         ("last words of the program", _last_words(job)),
@@ -152,8 +145,10 @@ def _heading(job: TrainingJob, now: datetime) -> RenderableType:
     lines = [title, Text(born, style="dim")]
     if meta.deletion_timestamp:
         lines.append(Text("the job is being deleted: its pod is asked to leave; its checkpoints stay", style="yellow"))
+    elif deleted_at := view.deleted_at(job):
+        lines.append(Text(f"the job is deleted at {formats.moment(deleted_at)}; its checkpoints stay", style="dim"))
     if decision := status.decision:
-        said = f"{decision.action} ({formats.ago(decision.at, now)}): {decision.reason}"
+        said = f"{decision.action} ({formats.ago(decision.at, now)}): {decision.message}"
         lines.append(Text(said))
     return Group(*lines)
 
@@ -167,131 +162,6 @@ def _metrics(job: TrainingJob) -> list[RenderableType]:
         return lines
     shown = [Text.assemble(f"{one.name} ", view.loss_text(one.value, "bold")) for one in found]
     return [*lines, Text.assemble(("metrics   ", "dim"), Text("   ").join(shown))]
-
-
-def what_next(job: TrainingJob, now: datetime) -> str:
-    """One or two sentences: what the operator waits for, and what it does then."""
-    status = job.status
-    match status.phase:
-        case None:
-            return "The operator has not read the job yet. If this lasts: kubectl -n holdfast-system get pods"
-        case Phase.COMPLETED:
-            return "Nothing: training is complete." + _ttl(job)
-        case Phase.FAILED:
-            return "Nothing: the job has failed for good. Fix the cause, delete the job, apply it again." + _ttl(job)
-        case Phase.SUSPENDED if status.reason == EndReason.BUDGET_EXCEEDED:
-            return "The job waits for a higher spec.capacity.budget; then it resumes from its last checkpoint."
-        case Phase.SUSPENDED:
-            return "The job waits for spec.suspend: false; then it resumes from its last checkpoint."
-    attempt, said = status.current, status.decision
-    if said and (status.reason in _SAY_IT_ALL or said.action == KEEP_POD):
-        return f"The job waits: {said.reason}."
-    if attempt is None:
-        return "The next attempt is being prepared."
-    if status.reason == EndReason.NODE_SILENT and attempt.state is not AttemptState.DRAINING:
-        return f"Node {status.node} does not answer. If it stays silent, the job continues on another node."
-    return _attempt_next(job, attempt, now)
-
-
-def _attempt_next(job: TrainingJob, attempt: Attempt, now: datetime) -> str:
-    successor = job.status.successor
-    match attempt.state:
-        case AttemptState.INTENDED if attempt.retry_at and attempt.retry_at > now:
-            return f"Attempt {attempt.number} starts in {formats.span(attempt.retry_at - now)} (backoff)."
-        case AttemptState.INTENDED:
-            return f"Attempt {attempt.number} starts when the previous attempt has ended."
-        case AttemptState.ACQUIRING if attempt.acquire_deadline and attempt.acquire_deadline > now:
-            left, then = formats.span(attempt.acquire_deadline - now), "then it tries the next tier"
-            if attempt.nodes > 1:
-                then = "then it gives back the nodes that it has, and tries the next tier, or this one again"
-            return f"The job waits {left} more for {_nodes_of(attempt)}; {then}."
-        case AttemptState.ACQUIRING:
-            return f"The job waits for {_nodes_of(attempt)}."
-        case AttemptState.STARTING if attempt.nodes > 1:
-            ready = f" ({job.status.ready_nodes} are)" if job.status.ready_nodes else ""
-            return f"All pods have nodes and start; the program starts once all of them are ready{ready}."
-        case AttemptState.STARTING:
-            return "The pod has a node and starts: image, storage check, restore."
-        case AttemptState.DRAINING:
-            return _draining(job, attempt, now)
-        case _ if attempt.departure:
-            return _departing(attempt, attempt.departure, successor, now)
-        case _ if successor and attempt.replaces in successor.avoid_nodes:
-            why = f"when it is ready, the current attempt leaves node {attempt.replaces}, where a rank is slow"
-            return f"The job trains. {_following(successor)}; {why}."
-        case _ if successor:
-            return f"The job trains. {_following(successor)}, to return to that tier."
-        case _:
-            return _training(job, attempt)
-
-
-def _nodes_of(attempt: Attempt) -> str:
-    return f"{'a node' if attempt.nodes == 1 else f'all {attempt.nodes} nodes'} of tier {attempt.tier.name}"
-
-
-def _training(job: TrainingJob, attempt: Attempt) -> str:
-    """What is known of the program decides what can be promised."""
-    if view.uses_checkpoints(job) and attempt.nodes > 1:
-        return (
-            "The job trains. If a node is taken away, another one takes its place, and the programs of all nodes start "
-            "again from the last checkpoint."
-        )
-    if view.uses_checkpoints(job):
-        return "The job trains. If its node is taken away, it saves, moves, and resumes at the step that it saved."
-    if folder := job.spec.checkpoint.folder:
-        doing = "trains" if attempt.first_step is not None else "runs"
-        return (
-            f"The program {doing}, and each complete checkpoint that it writes into {folder} is saved. If its node is "
-            "taken away, the program is asked to leave, and starts again on another node, with the newest of them in "
-            "that folder."
-        )
-    if attempt.nodes > 1:
-        do = "train" if attempt.first_step is not None else "run, and have reported nothing"
-        return (
-            f"The programs {do}. If a node is taken away, they are ended, and start again on all nodes once another "
-            "one is there. Nothing shows that they use Holdfast's checkpoints, so what they save and where they resume "
-            "is not known."
-        )
-    doing = "trains" if attempt.first_step is not None else "runs, and has reported nothing"
-    return (
-        f"The program {doing}. If its node is taken away, the program is asked to leave, and starts again on another "
-        "node. Nothing shows that it uses Holdfast's checkpoints, so what it saves and where it resumes is not known."
-    )
-
-
-def _departing(attempt: Attempt, departure: Departure, successor: Attempt | None, now: datetime) -> str:
-    who = "The node goes" if attempt.nodes == 1 else "A node goes"
-    left = formats.span(departure.deadline - now)
-    after = f" {_following(successor)}; when it is ready, the current attempt saves and leaves." if successor else ""
-    return f"{who} away in {left} ({departure.reason}); the job trains until then.{after}"
-
-
-def _following(successor: Attempt) -> str:
-    node = successor.pods[0].node if successor.pods and successor.nodes == 1 else None
-    where = f" on {node}" if node else ""
-    doing = "starts" if successor.pods else "waits for a node"
-    return f"Attempt {successor.number} {doing}{where} (tier {successor.tier.name})"
-
-
-def _draining(job: TrainingJob, attempt: Attempt, now: datetime) -> str:
-    drain, successor = attempt.drain, job.status.successor
-    if drain is None:
-        return "The job leaves its node."
-    if drain.reason == EndReason.NODE_SILENT:
-        return f"The job waits: {drain.message}."
-    heard = "the program has acknowledged" if drain.acknowledged_at else "the program has not answered yet"
-    after = f" Attempt {successor.number} follows on tier {successor.tier.name}." if successor else ""
-    if drain.deadline <= now:
-        return f"The time to leave is over ({drain.reason}): the job waits until the pod has ended.{after}"
-    left, must = formats.span(drain.deadline - now), "save and leave" if view.uses_checkpoints(job) else "leave"
-    return f"The attempt must {must} within {left} ({drain.reason}); {heard}.{after}"
-
-
-def _ttl(job: TrainingJob) -> str:
-    ttl = job.spec.ttl_after_finished
-    if ttl is None or job.status.finished_at is None:
-        return ""
-    return f" The object is deleted at {formats.moment(job.status.finished_at + ttl)}; its checkpoints stay."
 
 
 def _last_words(job: TrainingJob) -> RenderableType | None:

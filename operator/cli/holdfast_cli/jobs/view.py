@@ -75,7 +75,7 @@ def fraction(job: TrainingJob) -> float | None:
     progress = job.status.progress
     steps = progress.steps or job.spec.goal.steps
     if job.status.phase is Phase.COMPLETED:
-        return 1.0
+        return 1.0 if progress.step else None
     return min(progress.step / steps, 1.0) if steps else None
 
 
@@ -107,7 +107,7 @@ def slack_text(found: Forecast) -> Text:
 
 _NOT_SHOWN = ("Nodes", "Checkpoint")
 _RANKS = {  # the column with the highest rank is left out first on a narrow screen
-    "Percent": 1, "ETA": 2, "Slack": 3, "Cost": 4, "Step": 5, "Expected": 6, "Saved": 7, "Interruptions": 8,
+    "Percent": 1, "ETA": 2, "Slack": 3, "Cost": 4, "Step": 5, "Expected": 6, "Savings": 7, "Interruptions": 8,
     "Reason": 9, "Node": 10, "Loss": 11, "Attempt": 12, "Age": 13,
 }  # fmt: skip
 _SHOWN = tuple(one for one in JOB_COLUMNS if one.name not in _NOT_SHOWN)
@@ -145,7 +145,7 @@ def _row(job: TrainingJob, now: datetime) -> list[Text]:
         "ETA": eta(job, now),
         "Cost": formats.money(status.ledger.spent),
         "Expected": formats.NOTHING if cost is None else formats.money(cost),
-        "Saved": formats.NOTHING if saved is None else formats.money(saved),
+        "Savings": formats.NOTHING if saved is None else formats.money(saved),
         "Slack": slack_text(status.forecast),
         "Interruptions": str(status.restarts.interruptions),
         "Age": formats.span(now - meta.creation_timestamp if meta.creation_timestamp else None),
@@ -170,7 +170,7 @@ def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
     for _ in range(4):
         grid.add_column(no_wrap=True)
     saved = status.checkpoint
-    none = "none yet" if uses_checkpoints(job) or not status.progress.step else "not known to Holdfast"
+    none = "none yet" if status.uses_checkpoints or not status.progress.step else "not known to Holdfast"
     if job.spec.checkpoint.folder is not None:  # one whose name says no step may be saved: status does not show it
         none = "none with a step"
     checkpoint = f"step {formats.count(saved.step)}, {formats.ago(saved.committed_at, now)}" if saved else none
@@ -189,10 +189,16 @@ def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
     return grid
 
 
-def uses_checkpoints(job: TrainingJob) -> bool:
-    """True if the program has held the storage fence. A checkpoint alone shows nothing of a program that was edited."""
-    status = job.status
-    return status.library or (status.current is not None and status.current.fenced)
+def next_step(job: TrainingJob) -> str:
+    """What the operator waits for, and what it does then."""
+    unread = "The operator has not read the job yet. If this lasts: kubectl -n holdfast-system get pods"
+    return job.status.next or unread
+
+
+def deleted_at(job: TrainingJob) -> datetime | None:
+    """When a job that is over is deleted, if it has a time to live."""
+    ttl, end = job.spec.ttl_after_finished, job.status.finished_at
+    return None if ttl is None or end is None else end + ttl
 
 
 def attempt_number(job: TrainingJob) -> str:
@@ -333,7 +339,7 @@ def job_screen(
         parts.append(cut(Text(cost, style="dim")))
         lines += 1
     if decision:
-        why = Text.assemble((decision.action, "bold"), "  ", decision.reason.replace("\n", " "))
+        why = Text.assemble((decision.action, "bold"), "  ", decision.message.replace("\n", " "))
         parts += [Text(), cut(why)]
         lines += 2
     attempts = len(status.history) + (status.current is not None) + (status.successor is not None)

@@ -2,7 +2,6 @@
 
 from holdfast.core.books.ledger import counts_steps
 from holdfast_cli.jobs import costs, view
-from holdfast_cli.jobs.describe import what_next
 from holdfast_cli.pages import attempts, curves, job_sections, stored_job
 from holdfast_cli.pages.fragments import Figure, figures, html, pill, section
 from holdfast_cli.pages.inputs import JobInputs
@@ -45,9 +44,9 @@ def _heading(inputs: JobInputs) -> str:
         status = job.status
         phase = pill(view.phase_text(status.phase))
         lines = [_title(job.metadata.namespace, job.metadata.name, phase)]
-        said = status.reason or (status.decision.reason if status.decision else "")
+        said = status.decision.message if status.decision else status.reason or ""
         lines += [f'<p class="lead">{html(said)}</p>'] if said else []
-        lines.append(f"<p>{html(what_next(job, now))}</p>")
+        lines.append(f"<p>{html(view.next_step(job))}</p>")
         if job.metadata.deletion_timestamp:
             lines.append(note("The job is being deleted: its pod is asked to leave. Its checkpoints stay."))
         meta = [f"created {formats.ago(job.metadata.creation_timestamp, now)}", f"image {job.spec.trainer.image}"]

@@ -222,7 +222,7 @@ def _times(status: TrainingJobStatus) -> tuple[timedelta | None, timedelta | Non
 
 def _message(outcome: Outcome, status: TrainingJobStatus, limits: tuple[str, str]) -> str:
     acquire, run = limits
-    why = f": {status.decision.reason}" if status.decision else ""
+    why = f": {status.decision.message}" if status.decision else ""
     match outcome:
         case Outcome.NO_NODE:
             return f"no node within {acquire}{why}"

@@ -130,7 +130,7 @@ class World:
         while True:
             at = self._next()
             if at is None or at > last:
-                said = self.status.decision.reason if self.status.decision else "nothing was decided"
+                said = self.status.decision.message if self.status.decision else "nothing was decided"
                 raise UnfinishedError(f"the job is not over after {last - BEGIN}: {self.status.phase}: {said}")
             self.now = at
             if self._turn() or (self._wake is not None and at >= self._wake):

@@ -13,7 +13,6 @@ from holdfast.core.capacity.outlook import Figures
 from holdfast.core.capacity.policy_input import TierView
 from holdfast_cli.jobs import costs
 from holdfast_cli.jobs import view as render
-from holdfast_cli.jobs.describe import what_next
 from holdfast_cli.jobs.timeline import KIND_STYLES, timeline
 from holdfast_cli.terminal import formats
 from holdfast_cli.terminal.fitted_table import Column, Fitting
@@ -52,11 +51,11 @@ def heading(found: Reasons) -> RenderableType:
         title.append(f"  tier {status.tier}{where}, attempt {status.attempt}")
     lines = [title]
     if decision := status.decision:
-        lines.append(Text(f"decided {formats.ago(decision.at, found.now)}: {decision.action}: {decision.reason}"))
+        lines.append(Text(f"decided {formats.ago(decision.at, found.now)}: {decision.action}: {decision.message}"))
     else:
         lines.append(Text("no decision yet", style="dim"))
     if not found.idle:
-        lines.append(Text(what_next(found.job, found.now), style="dim"))
+        lines.append(Text(render.next_step(found.job), style="dim"))
     return Group(*lines)
 
 

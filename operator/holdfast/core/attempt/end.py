@@ -106,7 +106,7 @@ def try_other_tier(turn: Turn, other: ProfileTier) -> None:
     """Give the waiting pod up for another tier: its tier gave no node in time, was removed, or another is better."""
     draft, attempt, grid = turn.draft, turn.attempt, turn.draft.snapshot.grid
     decision, (words, reason) = draft.status.decision, why_other_tier(draft, attempt)
-    why = turn.pod.unscheduled_message if turn.pod else (decision.reason if decision else "")
+    why = turn.pod.unscheduled_message if turn.pod else (decision.message if decision else "")
     # A node is avoided until every tier was tried once: it may be the only one that there is.
     tried_all = other.name == (grid[0].name if in_order(draft) else attempt.tier.name)
     removed = reason is EndReason.TIER_REMOVED
@@ -366,7 +366,7 @@ def _record(turn: Turn, end: End, ended_at: datetime | None, pod: PodView | None
         last_step=last,
         last_step_at=(report.step_at if report else None) or attempt.last_step_at,
         resumed_step=report.resumed_step if report and attempt.resumed_step is None else attempt.resumed_step,
-        steps=last - first + 1 if last is not None and first is not None and last >= first else 0,
+        steps_trained=last - first + 1 if last is not None and first is not None and last >= first else 0,
         steps_lost=0 if report and report.folder and saved_last_step(turn.pod) else None,
         cost=charge(attempt, scheduled_at, ended_at),
     )

@@ -52,7 +52,9 @@ def has_run(draft: Draft) -> bool:
     status = draft.status
     if status.ran_program is not None:
         return status.ran_program == program(draft.snapshot.job)
-    return any(one.steps for one in status.ledger.by_tier) or any(record.started_at for record in status.history)
+    return any(one.steps_trained for one in status.ledger.by_tier) or any(
+        record.started_at for record in status.history
+    )
 
 
 def not_stopped(history: Sequence[AttemptRecord]) -> list[AttemptRecord]:
@@ -153,8 +155,8 @@ def _with_resumed_step(record: AttemptRecord, resumed_step: int | None) -> Attem
     """The record with the resumed step, which may be newer than the last step that the attempt reported."""
     if resumed_step is None or record.last_step is None or resumed_step <= record.last_step:
         return record
-    done = record.steps if record.first_step is None else resumed_step - record.first_step + 1
-    return record.model_copy(update={"last_step": resumed_step, "steps": done})
+    done = record.steps_trained if record.first_step is None else resumed_step - record.first_step + 1
+    return record.model_copy(update={"last_step": resumed_step, "steps_trained": done})
 
 
 def _without_old_walks(history: tuple[AttemptRecord, ...], tiers: int) -> tuple[AttemptRecord, ...]:

@@ -97,7 +97,7 @@ def add_record(ledger: Ledger, record: AttemptRecord, kind: TierKind, nodes: int
             node_hours=used,
             spent=cost,
             estimated=cost if record.estimated else Decimal(0),
-            steps=record.steps,
+            steps_trained=record.steps_trained,
             training=trained(record),
             training_hours=nodes * hours(trained(record)),
         )
@@ -112,8 +112,8 @@ def settle(ledger: Ledger, before: AttemptRecord, after: AttemptRecord, lost_by_
     """
     totals = list(ledger.by_tier)
     if (place := _place(ledger.by_tier, after.tier)) is not None:
-        proved = after.steps - before.steps
-        totals[place] = totals[place].model_copy(update={"steps": totals[place].steps + proved})
+        proved = after.steps_trained - before.steps_trained
+        totals[place] = totals[place].model_copy(update={"steps_trained": totals[place].steps_trained + proved})
     for tier, lost in lost_by_tier.items():
         if (place := _place(ledger.by_tier, tier)) is not None:
             totals[place] = totals[place].model_copy(update={"steps_lost": totals[place].steps_lost + lost})
@@ -129,7 +129,7 @@ def settle(ledger: Ledger, before: AttemptRecord, after: AttemptRecord, lost_by_
 
 def counts_steps(status: TrainingJobStatus) -> bool:
     """True if it is known how many steps were trained twice. A program that tells no steps may have lost some."""
-    tells = status.library or status.ledger.steps_lost or any(one.steps for one in status.ledger.by_tier)
+    tells = status.library or status.ledger.steps_lost or any(one.steps_trained for one in status.ledger.by_tier)
     return not status.ledger.uncounted_restarts and bool(tells or not status.restarts.interruptions)
 
 
@@ -143,7 +143,7 @@ def split(before: AttemptRecord, since: datetime, attempt: Attempt, first_step_a
     for at in (before.ended_at, attempt.scheduled_at, attempt.started_at, first_step_at):
         marks.append(min(max(at or marks[-1], marks[-1]), max(first_step_at, since)))
     notice, acquire, start, restore = (later - earlier for earlier, later in pairwise(marks))
-    pace = trained(before) / (before.steps - 1) if before.steps > 1 else timedelta(0)
+    pace = trained(before) / (before.steps_trained - 1) if before.steps_trained > 1 else timedelta(0)
     return Recovery(notice=notice, acquire=acquire, start=start, restore=restore, replay=pace * lost)
 
 
@@ -203,7 +203,7 @@ def _running(attempt: Attempt, now: datetime) -> TierTotals:
             "kind": attempt.tier.kind,
             "node_hours": node_hours(attempt, attempt.scheduled_at, now),
             "spent": charge(attempt, attempt.scheduled_at, now) or Decimal(0),
-            "steps": steps,
+            "steps_trained": steps,
             "training": training,
             "training_hours": attempt.nodes * hours(training),
         }
@@ -217,10 +217,10 @@ def _saved(totals: Iterable[TierTotals], grid: Iterable[ProfileTier], spent: Dec
     """The money saved. Each attempt counts with the nodes that it had: an edit of trainer.nodes changes no past."""
     prices = [t.price_per_node_hour for t in grid if t.kind == "Dedicated" and t.price_per_node_hour is not None]
     fast = [one for one in totals if one.kind != "CPU"]
-    paced = sum(one.steps for one in fast)
+    paced = sum(one.steps_trained for one in fast)
     if not prices or not paced:
         return None
-    useful = sum(one.steps - one.steps_lost for one in totals)
+    useful = sum(one.steps_trained - one.steps_lost for one in totals)
     # An earlier version did not write trainingHours; an attempt has one node at least.
     training = sum((max(one.training_hours, hours(one.training)) for one in fast), Decimal(0))
     dedicated = min(prices) * training * useful / paced
@@ -229,9 +229,10 @@ def _saved(totals: Iterable[TierTotals], grid: Iterable[ProfileTier], spent: Dec
 
 def _goodput(totals: Sequence[TierTotals], wall: timedelta) -> str | None:
     """The useful share of the time; None before two steps are known: one step has no duration."""
-    if wall <= timedelta(0) or not any(one.steps > 1 for one in totals):
+    if wall <= timedelta(0) or not any(one.steps_trained > 1 for one in totals):
         return None
-    useful = sum((one.training * (one.steps - one.steps_lost) / one.steps for one in totals if one.steps), timedelta(0))
+    kept = [(one, one.steps_trained - one.steps_lost) for one in totals if one.steps_trained]
+    useful = sum((one.training * steps / one.steps_trained for one, steps in kept), timedelta(0))
     ratio = Decimal(useful // MICROSECOND) / (wall // MICROSECOND)
     return format(min(max(ratio, Decimal(0)), Decimal(1)).quantize(RATIO), "f")
 

@@ -16,7 +16,7 @@ ON_NODE = (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.DRAINING)
 def set_conditions(draft: Draft, s: Situation) -> None:
     """Set all conditions as the status says."""
     status, reason = draft.status, draft.status.reason
-    explanation = status.decision.reason if status.decision else ""
+    explanation = status.decision.message if status.decision else ""
     current = status.current
     on_node = current is not None and current.state in ON_NODE
     phase = status.phase or Phase.ACQUIRING

@@ -26,7 +26,7 @@ State = Literal["True", "False", "Unknown"]
 
 
 def set_forecast_conditions(draft: Draft) -> None:
-    """Set decision.reason and the conditions of policy, deadline and budget as the policy says."""
+    """Set decision.message and the conditions of policy, deadline and budget as the policy says."""
     capacity = draft.snapshot.job.spec.capacity
     plain = capacity.policy == "Ordered" and capacity.deadline is None and capacity.budget is None
     changed = not plain and draft.changed
@@ -63,7 +63,7 @@ def _rough(seconds: float) -> timedelta:
 
 
 def _explain(draft: Draft, *, changed: bool) -> None:
-    """Set decision.reason to the reason of the policy's choice while the job does what the policy says.
+    """Set decision.message to the reason of the policy's choice while the job does what the policy says.
 
     The decision's time is when the job began to do that.
     """
@@ -75,10 +75,10 @@ def _explain(draft: Draft, *, changed: bool) -> None:
     if answer is None or note.action != doing:
         return
     reason = answer.choice.reason
-    if _tier_in(note.reason) != _tier_in(reason):
+    if _tier_in(note.message) != _tier_in(reason):
         draft.explain(note.action, reason)
-    elif changed and note.reason != reason:
-        draft.set(decision=note.model_copy(update={"reason": reason}))
+    elif changed and note.message != reason:
+        draft.set(decision=note.model_copy(update={"message": reason}))
 
 
 def _tier_in(reason: str) -> str:

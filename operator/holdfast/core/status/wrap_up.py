@@ -11,6 +11,7 @@ from holdfast.core.status.columns import set_columns
 from holdfast.core.status.conditions import set_conditions
 from holdfast.core.status.forecast import forecast, set_forecast_conditions
 from holdfast.core.status.long_waits import explain_long_wait, explain_turn
+from holdfast.core.status.next_step import tell_next
 from holdfast.core.status.old_pods import tidy_pods
 from holdfast.core.status.progress import rest_progress
 from holdfast.core.status.resting_tiers import show_resting_tiers
@@ -39,7 +40,7 @@ def wrap_up(draft: Draft, s: Situation) -> None:
         show_resting_tiers(draft)
         show_slow_ranks(draft, s)
         set_conditions(draft, s)
-        _update_costs(draft)
+        _follow_changes(draft)
         _look_again(draft)
     _delete_expired(draft)
 
@@ -49,8 +50,8 @@ def _is_left_alone(draft: Draft) -> bool:
     return draft.snapshot.namespace_closed and draft.status is draft.snapshot.job.status
 
 
-def _update_costs(draft: Draft) -> None:
-    """Update the cost so far and the forecast, if there is another change: they alone are not a reason to write."""
+def _follow_changes(draft: Draft) -> None:
+    """Update cost, forecast and what happens next, if there is another change: they are not a reason to write."""
     tiers = draft.snapshot.grid
     for role in Role:
         attempt = draft.attempt(role)
@@ -60,6 +61,7 @@ def _update_costs(draft: Draft) -> None:
     if draft.changed:
         draft.set(ledger=costs_so_far(draft))
         draft.set(forecast=forecast(draft))
+        tell_next(draft)
 
 
 def _look_again(draft: Draft) -> None:

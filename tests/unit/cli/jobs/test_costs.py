@@ -12,7 +12,7 @@ from holdfast.api.objects import TrainingJob
 from holdfast_cli.jobs.costs import costs, sentence
 from holdfast_cli.terminal import formats
 
-SPOT = {"tier": "spot", "kind": "Spot", "attempts": 3, "nodeHours": "12.5", "spent": "12.75", "steps": 1200}
+SPOT = {"tier": "spot", "kind": "Spot", "attempts": 3, "nodeHours": "12.5", "spent": "12.75", "stepsTrained": 1200}
 
 
 def job(**ledger: Any) -> TrainingJob:

@@ -103,19 +103,19 @@ def test_the_table_at_80_columns() -> None:
 
 def test_the_table_at_120_columns() -> None:
     assert screen_of(120, running_job({"forecast": FORECAST, "reason": "NodeSilent"}), namespaces=True) == [
-        "NAMESPACE  NAME  PHASE    TIER       STEP  PERCENT  ETA     COST  EXPECTED  SAVED  SLACK  "
+        "NAMESPACE  NAME  PHASE    TIER       STEP  PERCENT  ETA     COST  EXPECTED  SAVINGS  SLACK  "
         "INTERRUPTIONS  REASON",
-        "───────────────────────────────────────────────────────────────────────────────────────────────────────────────────",
-        "demo       job   Running  dedicated   250    25.0%  2m00s  12.35     19.50  24.69  7h12m  "
+        "─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────",
+        "demo       job   Running  dedicated   250    25.0%  2m00s  12.35     19.50    24.69  7h12m  "
         "            1  NodeSilent",
     ]
 
 
 def test_a_column_without_content_makes_room_for_others() -> None:
     """Breaks if a job without deadline loses its cost for a slack that there is not."""
-    header = screen_of(70, running_job({"forecast": {"cost": "19.5"}}))[0]
+    header = screen_of(72, running_job({"forecast": {"cost": "19.5"}}))[0]
     assert "SLACK" not in header
-    assert header.split()[-2:] == ["EXPECTED", "SAVED"]
+    assert header.split()[-2:] == ["EXPECTED", "SAVINGS"]
 
 
 def test_a_deadline_that_will_be_missed_is_a_warning() -> None:

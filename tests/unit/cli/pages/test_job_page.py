@@ -40,7 +40,7 @@ def said() -> dict[str, str]:
 @pytest.mark.parametrize(
     ("section", "wanted"),
     [
-        ("heading", "vision/ vit-faces Running attempt 5 trains on ded-a100-1 The job trains. If its node is"),
+        ("heading", "vision/ vit-faces Running dedicated: spot is out; the deadline allows no wait The job trains."),
         ("heading", "created 12h03m ago · image registry.example/train:1 · s3://runs/vision/vit-faces · as of"),
         ("heading", "nodes were not read"),
         ("progress", "Step 38,700 of 60,000, 64.5% Time left 5h54m"),

@@ -183,7 +183,7 @@ def test_waiting_in_vain_is_for_a_node_or_for_an_operator() -> None:
     [
         (
             Outcome.NO_NODE,
-            {"decision": {"action": "Wait", "reason": "quota is used up", "at": "2027-01-01T00:00:00Z"}},
+            {"decision": {"action": "Wait", "message": "quota is used up", "at": "2027-01-01T00:00:00Z"}},
             "no node within 2m: quota is used up",
         ),
         (Outcome.NOT_SEEN, {}, "no operator has looked at the job within 2m"),

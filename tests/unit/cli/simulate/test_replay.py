@@ -52,7 +52,7 @@ def up(start: float, end: float | None = None, notice: float = 0) -> Spell:
 
 def trained(status: TrainingJobStatus) -> list[AttemptRecord]:
     """The attempts that took steps."""
-    return [record for record in status.history if record.steps]
+    return [record for record in status.history if record.steps_trained]
 
 
 def billed(world: World) -> Decimal:
@@ -66,7 +66,7 @@ def test_an_undisturbed_job_takes_the_sum_of_its_durations() -> None:
     (record,) = trained(status)
     begun = [record.scheduled_at, record.started_at, record.first_step_at, record.last_step_at, record.ended_at]
     assert [(at - BEGIN).total_seconds() for at in begun if at] == [2, 10, 41, 3640, 3644]
-    assert (record.tier, record.steps, record.kind) == ("spot", 3600, EndKind.COMPLETED)
+    assert (record.tier, record.steps_trained, record.kind) == ("spot", 3600, EndKind.COMPLETED)
     assert status.ledger.spent == Decimal("1.0117"), "an hour and 42 s, from the node to the end of the pod"
 
 

@@ -44,7 +44,8 @@ def running(**changes: Any):
         "tier": "spot",
         "node": "n1",
         "tiers": (spot,),
-        "decision": DecisionNote(action="Run", reason="spot: up for 1.9 h, stay", at=at(-300)),
+        "decision": DecisionNote(action="Run", message="spot: up for 1.9 h, stay", at=at(-300)),
+        "next": "The job trains. If its node is taken away, it saves, moves, and resumes at the step that it saved.",
         "progress": Progress(step=900, steps=100_000),
         "checkpoint": CheckpointStatus(step=880, uri="s3://x", committed_at=at(-20)),
         "ledger": LEDGER,
@@ -219,8 +220,9 @@ def test_a_job_that_waits_for_its_budget_says_what_would_be_needed():
 
 def test_a_pod_that_waits():
     waiting = attempt(2, AttemptState.ACQUIRING)
-    found = asked(under("Ordered", running(current=waiting, phase=Phase.ACQUIRING, node=None)))
-    assert "The job waits 4m50s more for a node of tier spot" in shown(found)
+    said = "The job waits until 2026-11-21T09:04:50Z for a node of tier spot."
+    found = asked(under("Ordered", running(current=waiting, phase=Phase.ACQUIRING, node=None, next=said)))
+    assert said in shown(found)
 
 
 def test_where_it_is_to_go_and_what_is_watched_have_signs():
@@ -245,7 +247,7 @@ def test_json_has_every_figure_under_names_that_stay():
         *("job", "at", "phase", "attempt", "tier", "node", "decision", "idle", "nodesLookedAt", "policy", "choice"),
         *("work", "deadline", "budget", "cost", "tiers"),
     ]
-    assert found["decision"] == {"action": "Run", "reason": "spot: up for 1.9 h, stay", "at": "2026-11-21T08:55:00Z"}
+    assert found["decision"] == {"action": "Run", "message": "spot: up for 1.9 h, stay", "at": "2026-11-21T08:55:00Z"}
     assert found["policy"] == {"wanted": "Deadline", "inForce": "Deadline", "missing": None}
     assert found["choice"]["tier"] == "spot"
     assert found["choice"]["askedAgainAt"] == "2026-11-21T10:00:00Z"

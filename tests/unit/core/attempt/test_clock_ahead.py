@@ -39,7 +39,7 @@ PAST = [
     {"suspended_at": at(HOUR)},
     {"failed_at": (at(-9), at(HOUR))},
     {"progress": Progress(updated_at=at(HOUR))},
-    {"decision": DecisionNote(action="Wait", reason="r", at=at(HOUR))},
+    {"decision": DecisionNote(action="Wait", message="r", at=at(HOUR))},
     {"tiers": ({"tier": "spot", "since": at(HOUR), "seen_at": at(HOUR)},)},
 ]
 

@@ -103,7 +103,7 @@ def after(action, *, failed_at=(), exit_code=42, **changes):
 def test_fail_ends_the_job_at_once():
     done = after("Fail")
     assert (done.phase, done.reason) == (Phase.FAILED, "UserException")
-    assert done.decision.reason == "UserException: failure.rules[0]: ValueError: no"
+    assert done.decision.message == "UserException: failure.rules[0]: ValueError: no"
     assert done.restarts.failures == 1
     assert not after("Fail", exit_code=43).phase.final
 

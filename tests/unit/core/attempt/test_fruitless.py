@@ -192,7 +192,7 @@ def test_the_limit_ends_the_job_with_the_evidence():
     runs = attempt(20, fenced=True, first_step=501, resumed_step=500)
     after = lost(runs, ended(20, 137), before=19, status={"history": history, "attempt": 20})
     assert (after.phase, after.reason) == (Phase.FAILED, "TooManyFruitlessAttempts")
-    text = after.decision.reason
+    text = after.decision.message
     assert "20 attempts in a row made no progress (spec.failure.maxFruitless: 20)" in text
     assert "14 x Killed, 6 x StartTimeout" in text
     assert "the last: attempt 20 on n1: Killed: exit code 137: killed from outside" in text

@@ -60,7 +60,7 @@ def test_the_later_one_gives_its_part_back():
     assert second.status.current.state is AttemptState.INTENDED
     assert sorted(second.deleted) == ["llm-1-0", "llm-1-1", "llm-1-2"]
     assert second.status.reason == "WaitingForTurn"
-    assert second.status.decision.reason == "waits for its turn on tier spot: job vision/vit takes nodes there now"
+    assert second.status.decision.message == "waits for its turn on tier spot: job vision/vit takes nodes there now"
     act(first, second)
     assert first.status.phase is Phase.RUNNING
     assert second.status.history == (), "nothing has ended"
@@ -112,7 +112,7 @@ def test_a_quota_of_one_namespace_stops_no_training_of_another_one():
 def test_a_job_of_another_namespace_is_not_named():
     _, second = share(namespaces=("secret", "vision"))
     second.decide()
-    said = second.status.decision.reason
+    said = second.status.decision.message
     assert said == "waits for its turn on tier spot: a job of another namespace takes nodes there now"
     assert "secret" not in second.status.model_dump_json()
     assert all("secret" not in event.message and "vit" not in event.message for event in second.last.events)
@@ -212,7 +212,7 @@ def test_a_part_is_given_back_after_a_while_also_on_the_only_tier():
     assert current.state is AttemptState.INTENDED
     assert timedelta(seconds=5) <= current.retry_at - world.now <= timedelta(seconds=10)
     assert world.status.history[-1].reason == "AcquireTimeout"
-    assert world.status.decision.reason.startswith("spot gave 3 of 4 nodes in time; all are given back, and spot is")
+    assert world.status.decision.message.startswith("spot gave 3 of 4 nodes in time; all are given back, and spot is")
     world.pass_time(10)
     assert len(world.created) == 8
     world.pass_time(61)

@@ -135,7 +135,7 @@ def test_a_pod_whose_tier_has_lost_its_other_nodes_does_not_wait_for_the_timeout
     assert deleted(decision) == [("u-2", None)]
     record = decision.status.history[-1]
     assert (record.kind, record.reason) == (EndKind.STOPPED, "OtherTier")
-    assert "all nodes of spot are avoided: n1" in decision.status.decision.reason
+    assert "all nodes of spot are avoided: n1" in decision.status.decision.message
     assert all(one.state is None for one in decision.status.tiers), "it does not show that the tier is out"
 
 

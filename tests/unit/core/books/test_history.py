@@ -94,7 +94,7 @@ def test_the_first_step_settles_the_last_interruption():
 def test_a_resumed_checkpoint_proves_steps_that_were_not_reported():
     """The operator was away, and the node was gone before the pod's end could be reported."""
     after = settle(record(4, first_step=1, last_step=1, steps=1), resumed=148)
-    assert (after.history[0].last_step, after.history[0].steps, after.history[0].steps_lost) == (148, 148, 0)
+    assert (after.history[0].last_step, after.history[0].steps_trained, after.history[0].steps_lost) == (148, 148, 0)
 
 
 # Breaks if an attempt that resumed and ended before its first step hides the steps that the one before it lost.
@@ -130,7 +130,7 @@ def test_an_interruption_does_not_count_those_before_it():
 def test_steps_that_were_not_reported_are_those_of_the_attempt_that_trained():
     last = record(3, first_step=1, last_step=470, last_step_at=at(-700), steps=470)
     after = settle(last, record(4, resumed_step=480, last_step=480), resumed=480)
-    assert (after.history[0].last_step, after.history[0].steps, after.ledger.steps_lost) == (480, 480, 0)
+    assert (after.history[0].last_step, after.history[0].steps_trained, after.ledger.steps_lost) == (480, 480, 0)
     assert after.ledger.seconds_lost == timedelta(seconds=300)
 
 
@@ -141,7 +141,7 @@ def test_the_record_of_a_successor_that_trained():
     told = stepped(2, step=503, resumed_step=499)
     both = snapshot(job(status(current, successor=follower)), pod(), ended(2, 137, node="n2"), reports=[told])
     (entry,) = settled(both).status.history
-    assert (entry.number, entry.first_step, entry.last_step, entry.steps) == (2, 500, 503, 4)
+    assert (entry.number, entry.first_step, entry.last_step, entry.steps_trained) == (2, 500, 503, 4)
 
 
 # Breaks if all lost steps are said to be counted although the attempt that may have lost some is not in the history any
@@ -232,7 +232,8 @@ def test_lost_time_is_never_negative():
 def test_the_record_of_an_attempt():
     before = job(status(attempt(fenced=True, first_step=500, resumed_step=499)))
     entry = settled(snapshot(before, ended(1, 1), reports=[stepped(step=700)])).status.history[0]
-    assert (entry.node, entry.tier, entry.first_step, entry.last_step, entry.steps) == ("n1", "spot", 500, 700, 201)
+    assert (entry.node, entry.tier, entry.first_step, entry.last_step) == ("n1", "spot", 500, 700)
+    assert entry.steps_trained == 201
     assert (entry.resumed_step, entry.started_at, entry.ended_at) == (499, at(-500), at(-1))
 
 

@@ -140,20 +140,24 @@ def test_money_saved_is_that_of_the_nodes_which_an_attempt_had():
     ("lost", "paused", "goodput"), [(0, 0, "0.900"), (50, 0, "0.450"), (0, 100, "1.000"), (0, 2000, None)]
 )
 def test_goodput(lost, paused, goodput):
-    sums = TierTotals(tier="spot", kind="Spot", attempts=1, steps=100, steps_lost=lost, training=timedelta(seconds=900))
+    sums = TierTotals(
+        tier="spot", kind="Spot", attempts=1, steps_trained=100, steps_lost=lost, training=timedelta(seconds=900)
+    )
     given = status(ledger=Ledger(by_tier=(sums,), ran_at=at(-1000)), suspended_for=timedelta(seconds=paused))
     assert ledger.as_of(given, (), at(0)).goodput == goodput
 
 
 # Breaks if a program that has reported once is said to have done nothing useful.
 def test_one_step_is_no_goodput_of_0():
-    sums = TierTotals(tier="spot", kind="Spot", attempts=1, steps=1)
+    sums = TierTotals(tier="spot", kind="Spot", attempts=1, steps_trained=1)
     assert ledger.as_of(status(ledger=Ledger(by_tier=(sums,), ran_at=at(-1000))), (), at(0)).goodput is None
 
 
 # Breaks if figures are told that rest on steps which nobody has counted.
 def test_without_a_count_of_the_steps_lost_there_is_no_goodput():
-    sums = TierTotals(tier="dedicated", kind="Dedicated", attempts=1, steps=100, training=timedelta(seconds=900))
+    sums = TierTotals(
+        tier="dedicated", kind="Dedicated", attempts=1, steps_trained=100, training=timedelta(seconds=900)
+    )
     known = Ledger(by_tier=(sums,), ran_at=at(-1000))
     told = ledger.as_of(status(ledger=known), (tier("dedicated"),), at(0))
     assert (told.goodput, told.saved_versus_dedicated) == ("0.900", "0.7650")
@@ -163,7 +167,7 @@ def test_without_a_count_of_the_steps_lost_there_is_no_goodput():
 
 
 def test_a_present_suspension_is_not_lost_time():
-    sums = TierTotals(tier="spot", kind="Spot", attempts=1, steps=100, training=timedelta(seconds=900))
+    sums = TierTotals(tier="spot", kind="Spot", attempts=1, steps_trained=100, training=timedelta(seconds=900))
     given = status(ledger=Ledger(by_tier=(sums,), ran_at=at(-9000)), suspended_at=at(-8000))
     assert ledger.as_of(given, (), at(0)).goodput == "0.900"
 
@@ -171,7 +175,7 @@ def test_a_present_suspension_is_not_lost_time():
 @given(st.lists(st.integers(-10_000, 10_000), min_size=5, max_size=5), st.integers(0, 100))
 def test_the_parts_of_a_recovery_sum_up_with_any_clocks(marks, lost):
     since, over, scheduled, started, first = (at(seconds) for seconds in marks)
-    before = record(ended_at=over, steps=11, first_step_at=at(-100), last_step_at=at(-50))
+    before = record(ended_at=over, steps_trained=11, first_step_at=at(-100), last_step_at=at(-50))
     parts = ledger.split(before, since, attempt(2, scheduled_at=scheduled, started_at=started), first, lost)
     named = (parts.notice, parts.acquire, parts.start, parts.restore)
     assert all(part >= timedelta(0) for part in named)
@@ -187,20 +191,22 @@ def test_a_recovery_by_its_parts():
 
 
 def test_steps_that_a_checkpoint_proves_are_added_to_their_tier():
-    sums = Ledger(by_tier=(TierTotals(tier="spot", kind="Spot", attempts=1, steps=1),))
-    after = ledger.settle(sums, record(steps=1), record(steps=148, steps_lost=3), {"spot": 3})
+    sums = Ledger(by_tier=(TierTotals(tier="spot", kind="Spot", attempts=1, steps_trained=1),))
+    after = ledger.settle(sums, record(steps_trained=1), record(steps_trained=148, steps_lost=3), {"spot": 3})
     assert (of(after)["spot"].steps, of(after)["spot"].steps_lost, after.steps_lost) == (148, 3, 3)
 
 
 def test_very_many_tiers_share_the_last_place():
     found = Ledger()
     for number in range(40):
-        one = record(number, tier=f"t{number}", scheduled_at=at(-3660), cost=Decimal(1), steps=1)
+        one = record(number, tier=f"t{number}", scheduled_at=at(-3660), cost=Decimal(1), steps_trained=1)
         found = ledger.add_record(found, one, "Spot")
     assert len(found.by_tier) == MAX_TIERS
     assert sum(one.spent for one in found.by_tier) == 40
     assert found.by_tier[-1].attempts == 40 - MAX_TIERS + 1
-    again = ledger.settle(found, record(tier="t39", steps=1), record(tier="t39", steps=1, steps_lost=1), {"t39": 1})
+    again = ledger.settle(
+        found, record(tier="t39", steps_trained=1), record(tier="t39", steps_trained=1, steps_lost=1), {"t39": 1}
+    )
     assert again.by_tier[-1].steps_lost == 1
 
 

@@ -111,6 +111,6 @@ def test_the_books_count_each_step_that_was_trained_twice(history):
     useful = Counter(tier for step, tier in world.last_on.items() if step <= world.saved[-1])
     world.live(Run(back=0, steps=300, saved=0))  # it trains all that was lost
     assert world.status.ledger.steps_lost == world.trained_twice
-    by_tier = {one.tier: one.steps - one.steps_lost for one in world.status.ledger.by_tier if one.attempts}
+    by_tier = {one.tier: one.steps_trained - one.steps_lost for one in world.status.ledger.by_tier if one.attempts}
     by_tier["spot"] -= 300
     assert Counter(by_tier) == useful

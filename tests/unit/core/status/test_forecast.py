@@ -31,7 +31,7 @@ from holdfast.core.capacity.deadline import LOOK
 from holdfast.core.decide import decide
 
 HOUR = 3600
-RUNS = {"action": "Run", "reason": "running on n1 (spot)", "at": at(-500)}
+RUNS = {"action": "Run", "message": "running on n1 (spot)", "at": at(-500)}
 
 
 def decided(given_job, *pods, **view):
@@ -78,7 +78,7 @@ def test_without_a_dedicated_tier_nothing_is_promised():
     decision = decided(alone, pod())
     assert condition(decision, "DeadlineAtRisk")[:2] == ("True", "NoDedicatedTier")
     said = "spot: up for 10 min, stay; no dedicated tier, so the deadline cannot be promised"
-    assert decision.status.decision.reason == said
+    assert decision.status.decision.message == said
 
 
 def test_dedicated_is_refused_too():
@@ -179,8 +179,8 @@ def test_the_clock_jumps_by_an_hour(hours, tier):
 
 def test_the_decision_has_the_reason_and_time_of_the_choice():
     first = decided(under("Deadline", a_status(training(), decision=RUNS)), pod()).status.decision
-    assert (first.reason.partition(":")[0], first.at) == ("spot", NOW)
-    assert "of slack for 27.5 h of work" in first.reason
+    assert (first.message.partition(":")[0], first.at) == ("spot", NOW)
+    assert "of slack for 27.5 h of work" in first.message
 
 
 def test_new_numbers_alone_are_not_written():
@@ -190,11 +190,11 @@ def test_new_numbers_alone_are_not_written():
     later = replace(first, job=stored(given_job, said.status), now=at(9))
     quiet = decide(later)
     assert merge_patch(said.status, quiet.status) == {}
-    assert said.status.decision.reason != given_job.status.decision.reason
+    assert said.status.decision.message != given_job.status.decision.message
     further = replace(SAYS, received_at=at(8), step=910, step_at=at(8))
     moved = decide(replace(later, reports={"u-1": further}, now=at(20)))
     assert moved.status.decision.at == NOW
-    assert moved.status.decision.reason != said.status.decision.reason
+    assert moved.status.decision.message != said.status.decision.message
 
 
 def test_a_policy_is_asked_again_in_time():

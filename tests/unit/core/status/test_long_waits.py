@@ -22,7 +22,6 @@ from tests.support.decisions.snapshots import (
 
 from holdfast.api.attempt import AttemptState
 from holdfast.core.observe.nodes import ClusterView
-from holdfast_cli.jobs.describe import what_next
 
 HALF = nodes(silent("n1", 5000), silent("n2", 5000))
 
@@ -37,14 +36,14 @@ def test_a_plain_program_that_does_not_end_after_a_drain_says_so_once_and_is_loo
     decision = settled(given)
     assert decision.trace == ()
     assert decision.status.reason == "NeverEnded"
-    assert "pod vit-1-0 did not end within its grace" in decision.status.decision.reason
-    assert "the kubelet of node n1" in decision.status.decision.reason
+    assert "pod vit-1-0 did not end within its grace" in decision.status.decision.message
+    assert "the kubelet of node n1" in decision.status.decision.message
     assert [event.reason for event in decision.events] == ["NeverEnded"]
     check_alive(given, decision)
     later = stored(given.job, decision.status)
     again = settled(replace(given, job=later))
     assert (again.status, again.events, again.requeue_at) == (later.status, (), at(3600))
-    assert "delete the pod by force" in what_next(later, at(0))
+    assert "delete the pod by force" in str(later.status.next)
 
 
 def test_a_drain_within_its_grace_is_not_called_stuck():
@@ -61,22 +60,22 @@ def test_an_outage_of_half_the_nodes_keeps_a_plain_program_and_says_what_ends_th
     assert decision.actions == ()
     assert decision.status.reason == "NodeSilent"
     for words in ("fell silent together", "the node answers again", "node.kubernetes.io/out-of-service"):
-        assert words in decision.status.decision.reason
+        assert words in decision.status.decision.message
     check_alive(given, decision)
 
 
 def test_an_outage_while_a_plain_program_leaves_is_explained_too():
     given = snapshot(job(status(leaving(deleted_at=None, kill_at=None))), pod(), cluster=HALF)
     decision = settled(given)
-    assert "its pod is kept" in decision.status.decision.reason
+    assert "its pod is kept" in decision.status.decision.message
     check_alive(given, decision)
     back = settled(replace(given, job=stored(given.job, decision.status), cluster=ClusterView([node()])))
-    assert back.status.decision.reason != decision.status.decision.reason
+    assert back.status.decision.message != decision.status.decision.message
 
 
 def test_behind_the_fence_an_outage_ends_after_a_while():
     given = snapshot(job(status(attempt(fenced=True))), pod(), cluster=nodes(silent("n1"), silent("n2")))
-    assert "is kept for 10m" in settled(given).status.decision.reason
+    assert "is kept for 10m" in settled(given).status.decision.message
 
 
 def test_the_silent_one_of_several_nodes_is_named():
@@ -88,14 +87,14 @@ def test_the_silent_one_of_several_nodes_is_named():
     world.silence(quiet, alone=True)
     world.decide()
     assert world.status.reason == "NodeSilent"
-    assert f"node {quiet} (rank 2) is silent" in what_next(world.job, world.now)
+    assert f"node {quiet} (rank 2) is silent" in world.status.next
     world.silence(world.node_of(3), alone=True)
     world.silence(quiet, ready=True)
     world.decide()
-    assert "(rank 3) is silent" in what_next(world.job, world.now)
+    assert "(rank 3) is silent" in world.status.next
     world.silence(world.node_of(3), ready=True)
     world.decide()
-    assert world.status.decision.reason == "all nodes answer again"
+    assert world.status.decision.message == "all nodes answer again"
 
 
 @pytest.mark.parametrize("suspend", [True, False])

@@ -59,5 +59,5 @@ def test_nodes_are_counted_while_a_quota_refuses_the_other_pods():
     world.settle()
     for _ in range(4):
         world.pass_time(20)
-        assert "exceeded quota" in world.status.decision.reason
+        assert "exceeded quota" in world.status.decision.message
     assert world.status.ready_nodes == "2/4"

@@ -26,7 +26,7 @@ def given(*reports, current=STARTED, **changes):
 def said(decision) -> tuple[str, str | None, str]:
     """Phase, reason and the words of the decision."""
     found = decision.status
-    return found.phase, found.reason, found.decision.reason if found.decision else ""
+    return found.phase, found.reason, found.decision.message if found.decision else ""
 
 
 def progressing(decision) -> tuple[str, str, str]:
@@ -128,7 +128,7 @@ def test_several_nodes_copy_each_for_itself():
         world.tell(40 * GIB, minutes * GIB)
         world.pass_time(60)
     assert world.status.reason == "StagingData"
-    assert world.status.decision.reason == "staging data on 1 of 2 nodes: 79.0 of 80.0 GiB"
+    assert world.status.decision.message == "staging data on 1 of 2 nodes: 79.0 of 80.0 GiB"
     assert world.status.attempt == 1
     limit = CONFIG.start_timeout.total_seconds()
     world.pass_time(limit - 70)

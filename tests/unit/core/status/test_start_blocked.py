@@ -46,7 +46,7 @@ def next_of(given, decision, *pods, **changes):
 def test_an_injected_container_that_cannot_start_is_waited_for_with_words(reason):
     found = settled(starting(sidecar(reason=reason)))
     assert (found.trace, found.status.phase, found.status.reason) == ((), "Starting", reason)
-    assert (found.status.decision.action, found.status.decision.reason) == ("Wait", INJECTED)
+    assert (found.status.decision.action, found.status.decision.message) == ("Wait", INJECTED)
     assert blocked(found) == ("True", reason)
     assert [(one.type, one.reason, one.message) for one in found.events] == [("Warning", "StartBlocked", INJECTED)]
 
@@ -82,7 +82,7 @@ def test_the_condition_stays_through_the_delay_although_the_trouble_was_seen_onl
     found = settled(replace(given, pods=(placed(trainer=no_secret),)))
     assert found.trace == ("bad container",)
     assert blocked(found) == ("True", "CreateContainerConfigError")
-    assert found.status.decision.reason.endswith("the next starts in 10s")
+    assert found.status.decision.message.endswith("the next starts in 10s")
 
 
 NO_VOLUME = StartTrouble("FailedMount", "pod vit-1-0 cannot start: no volume")
@@ -106,7 +106,7 @@ def test_a_pod_whose_volumes_are_not_there_in_time_is_inspected():
 
 def test_what_the_warnings_say_is_shown():
     found = settled(unprepared(-60.0, at(-1), NO_VOLUME))
-    assert (found.status.reason, found.status.decision.reason) == ("FailedMount", NO_VOLUME.message)
+    assert (found.status.reason, found.status.decision.message) == ("FailedMount", NO_VOLUME.message)
     assert blocked(found) == ("True", "FailedMount")
     assert (inspected(found), found.requeue_at) == ([], at(59))
 

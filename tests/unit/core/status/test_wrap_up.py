@@ -158,7 +158,7 @@ def test_a_job_explains_why_its_pod_is_kept_in_an_outage():
     assert held.decision.action == "KeepPod"
     assert "together" in next(c.message for c in held.conditions if c.type == "Progressing")
     back = settled(snapshot(job(held), pod(5))).status
-    assert (back.decision.action, back.decision.reason) == ("Run", "node n1 answers again")
+    assert (back.decision.action, back.decision.message) == ("Run", "node n1 answers again")
 
 
 def test_columns():

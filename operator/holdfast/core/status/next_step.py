@@ -1,0 +1,131 @@
+"""What the operator waits for, and what it does then, in the words that every view shows."""
+
+from typing import Final
+
+from holdfast.api.attempt import Attempt, AttemptState, EndReason
+from holdfast.api.scalars import format_time
+from holdfast.api.status import Phase
+from holdfast.core.draft import Draft
+from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_TURN
+from holdfast.core.status.staging import REASON as STAGING
+
+# for these reasons the decision says what the job waits for, and what to do
+_SAY_IT_ALL: Final = (EndReason.NEVER_ENDED, "ProfileNotFound", WAITING_FOR_TURN, STAGING)
+
+
+def tell_next(draft: Draft) -> None:
+    """Set status.next: one or two sentences. They follow from the rest of status, and points in time are in UTC."""
+    text = _next(draft)
+    if text != draft.status.next:
+        draft.set(next=text)
+
+
+def _next(draft: Draft) -> str:
+    status = draft.status
+    match status.phase:
+        case Phase.COMPLETED:
+            return "Nothing: training is complete."
+        case Phase.FAILED:
+            return "Nothing: the job has failed for good. Fix the cause, delete the job, apply it again."
+        case Phase.SUSPENDED if status.reason == EndReason.BUDGET_EXCEEDED:
+            return "The job waits for a higher spec.capacity.budget; then it resumes from its last checkpoint."
+        case Phase.SUSPENDED:
+            return "The job waits for spec.suspend: false; then it resumes from its last checkpoint."
+    attempt, said = status.current, status.decision
+    if said and (status.reason in _SAY_IT_ALL or said.action == KEEP_POD):
+        return f"The job waits: {said.message}."
+    if attempt is None:
+        return "The next attempt is being prepared."
+    if status.reason == EndReason.NODE_SILENT and attempt.state is not AttemptState.DRAINING:
+        return f"Node {status.node} does not answer. If it stays silent, the job continues on another node."
+    return _next_of(draft, attempt)
+
+
+def _next_of(draft: Draft, attempt: Attempt) -> str:
+    successor, ready = draft.status.successor, draft.status.ready_nodes
+    match attempt.state:
+        case AttemptState.INTENDED if attempt.retry_at and attempt.retry_at > draft.now:
+            return f"Attempt {attempt.number} starts at {format_time(attempt.retry_at)} (backoff)."
+        case AttemptState.INTENDED:
+            return f"Attempt {attempt.number} starts when the previous attempt has ended."
+        case AttemptState.ACQUIRING if attempt.acquire_deadline and attempt.acquire_deadline > draft.now:
+            until, then = format_time(attempt.acquire_deadline), "then it tries the next tier"
+            if attempt.nodes > 1:
+                then = "then it gives back the nodes that it has, and tries the next tier, or this one again"
+            return f"The job waits until {until} for {_nodes_of(attempt)}; {then}."
+        case AttemptState.ACQUIRING:
+            return f"The job waits for {_nodes_of(attempt)}."
+        case AttemptState.STARTING if attempt.nodes > 1:
+            are = f" ({ready} are)" if ready else ""
+            return f"All pods have nodes and start; the program starts once all of them are ready{are}."
+        case AttemptState.STARTING:
+            return "The pod has a node and starts: image, storage check, restore."
+        case AttemptState.DRAINING:
+            return _draining(draft, attempt)
+        case _ if departure := attempt.departure:
+            who = "The node goes" if attempt.nodes == 1 else "A node goes"
+            when = f"{who} away at {format_time(departure.deadline)} ({departure.reason}); the job trains until then."
+            then = "when it is ready, the current attempt saves and leaves"
+            return f"{when} {_following(successor)}; {then}." if successor else when
+        case _ if successor and attempt.replaces in successor.avoid_nodes:
+            why = f"when it is ready, the current attempt leaves node {attempt.replaces}, where a rank is slow"
+            return f"The job trains. {_following(successor)}; {why}."
+        case _ if successor:
+            return f"The job trains. {_following(successor)}, to return to that tier."
+        case _:
+            return _training(draft, attempt)
+
+
+def _nodes_of(attempt: Attempt) -> str:
+    return f"{'a node' if attempt.nodes == 1 else f'all {attempt.nodes} nodes'} of tier {attempt.tier.name}"
+
+
+def _training(draft: Draft, attempt: Attempt) -> str:
+    """What is known of the program decides what can be promised."""
+    if draft.status.uses_checkpoints and attempt.nodes > 1:
+        return (
+            "The job trains. If a node is taken away, another one takes its place, and the programs of all nodes start "
+            "again from the last checkpoint."
+        )
+    if draft.status.uses_checkpoints:
+        return "The job trains. If its node is taken away, it saves, moves, and resumes at the step that it saved."
+    if folder := draft.snapshot.job.spec.checkpoint.folder:
+        doing = "trains" if attempt.first_step is not None else "runs"
+        return (
+            f"The program {doing}, and each complete checkpoint that it writes into {folder} is saved. If its node is "
+            "taken away, the program is asked to leave, and starts again on another node, with the newest of them in "
+            "that folder."
+        )
+    if attempt.nodes > 1:
+        do = "train" if attempt.first_step is not None else "run, and have reported nothing"
+        return (
+            f"The programs {do}. If a node is taken away, they are ended, and start again on all nodes once another "
+            "one is there. Nothing shows that they use Holdfast's checkpoints, so what they save and where they resume "
+            "is not known."
+        )
+    doing = "trains" if attempt.first_step is not None else "runs, and has reported nothing"
+    return (
+        f"The program {doing}. If its node is taken away, the program is asked to leave, and starts again on another "
+        "node. Nothing shows that it uses Holdfast's checkpoints, so what it saves and where it resumes is not known."
+    )
+
+
+def _following(successor: Attempt) -> str:
+    node = successor.pods[0].node if successor.pods and successor.nodes == 1 else None
+    where = f" on {node}" if node else ""
+    doing = "starts" if successor.pods else "waits for a node"
+    return f"Attempt {successor.number} {doing}{where} (tier {successor.tier.name})"
+
+
+def _draining(draft: Draft, attempt: Attempt) -> str:
+    drain, successor = attempt.drain, draft.status.successor
+    if drain is None:
+        return "The job leaves its node."
+    if drain.reason == EndReason.NODE_SILENT:
+        return f"The job waits: {drain.message}."
+    heard = "the program has acknowledged" if drain.acknowledged_at else "the program has not answered yet"
+    after = f" Attempt {successor.number} follows on tier {successor.tier.name}." if successor else ""
+    if drain.deadline <= draft.now:
+        return f"The time to leave is over ({drain.reason}): the job waits until the pod has ended.{after}"
+    must = "save and leave" if draft.status.uses_checkpoints else "leave"
+    return f"The attempt must {must} by {format_time(drain.deadline)} ({drain.reason}); {heard}.{after}"
