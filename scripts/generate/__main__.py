@@ -9,6 +9,7 @@ docs/reference/decisions.md        from operator/holdfast/core
 docs/reference/environment.md      from operator/protocol
 docs/how-to/k9s.md                 its views.yaml, from operator/holdfast/api/objects.py
 docs/reference/metrics.md          its table of the metrics of jobs, from operator/holdfast/serve
+operator/holdfast/api/figure_fields.py  from operator/protocol
 docs/reference/protocol.md          its tables of documents, from operator/protocol
 docs/reference/proved.md           its table of feature gates, from operator/protocol
 """
@@ -24,6 +25,7 @@ from scripts.generate import (
     decisions_page,
     document_tables,
     environment_page,
+    figure_fields,
     gates_table,
     k9s_views,
     metrics_page,
@@ -69,6 +71,7 @@ def files() -> dict[Path, str]:
     made[k9s] = k9s_views.put_into(k9s.read_text(encoding="utf-8"))
     metrics = ROOT / "docs" / "reference" / "metrics.md"
     made[metrics] = metrics_page.filled(metrics.read_text(encoding="utf-8"))
+    made[ROOT / "operator" / "holdfast" / "api" / "figure_fields.py"] = figure_fields.text()
     protocol = ROOT / "docs" / "reference" / "protocol.md"
     made[protocol] = document_tables.filled(protocol.read_text(encoding="utf-8"))
     proved = ROOT / "docs" / "reference" / "proved.md"

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from holdfast.api.attempt import Attempt, AttemptRecord, Message, Name, Number, Reason, Recovery
+from holdfast.api.figure_fields import FigureFields
 from holdfast.api.knowledge import TierKnowledge
 from holdfast.api.model import Model
 from holdfast.api.profile import MAX_TIERS, TierKind
@@ -81,7 +82,7 @@ class MetricValue(Model):
     """Newest value, a decimal string, nan, inf or -inf."""
 
 
-class Progress(Model):
+class Progress(FigureFields):
     """The newest progress that the trainer reported."""
 
     step: Step = 0
@@ -92,21 +93,8 @@ class Progress(Model):
     """Percent of the steps that are done, a decimal string."""
     eta: Time | None = None
     """When the training will be complete at the current pace."""
-    loss: Number | None = None
-    """Training loss, a decimal string."""
-    samples_per_second: Number | None = None
-    """Samples per second, a decimal string."""
     metrics: Annotated[tuple[MetricValue, ...], Field(max_length=MAX_METRICS), KeyedBy("name")] = ()
     """Other metrics that the program reports."""
-    seconds_per_step: Number | None = None
-    """Seconds per step at the current pace, a decimal string."""
-    data_wait: Number | None = None
-    """Share of the newest steps' time that the program waits for data, 0 to 1, a decimal string. Of rank 0."""
-    peak_memory: Step | None = None
-    """Most memory of an accelerator that the tensors of the program had at one time, in bytes, without caches. Of
-    several ranks, that of the one that had most."""
-    save_cost: Number | None = None
-    """Seconds of training that a save costs, a decimal string; the median of the newest ones."""
     updated_at: Time | None = None
     """When the trainer reported this."""
 

@@ -166,7 +166,7 @@ def parts(of: type, *, most: int) -> Any:
 def camel_case(name: str) -> str:
     """`upload_rate` -> `uploadRate`."""
     first, *others = name.split("_")
-    return first + "".join(map(str.title, others))
+    return first + "".join(map(str.capitalize, others))
 
 
 def name_of(field: dataclasses.Field[Any]) -> str:

@@ -1,7 +1,8 @@
 """The figures of a program: what it measures of itself and reports. One table: a field of `Figures` is a figure.
 
 Everything that handles figures one by one reads this table: the body of a report, what a report changes, the fields of
-`status.progress`, the metrics, their page, and the panels of the dashboard of a job.
+`status.progress` (`make crds` writes them), the metrics, their page, the panels of the dashboard of a job, and what
+`holdfast watch` says of them.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
+
+from .document import camel_case
 
 MAX_NUMBER: Final = 32  # characters of a number; status would cut a longer one, and a cut number is another number
 MAX_COUNT: Final = 2**53 - 1  # larger whole numbers are not exact everywhere
@@ -20,6 +24,15 @@ NUMBER, LOSS, SHARE, BYTES = "Number", "Loss", "Share", "Bytes"  # kinds of figu
 
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,4})?")
 _NOT_FINITE: Final = {"nan": "nan", "inf": "inf", "+inf": "inf", "-inf": "-inf", "infinity": "inf", "-infinity": "-inf"}
+
+
+class Line(NamedTuple):
+    """What `holdfast watch` and `describe` say. `words`: `{}` is the value. `advice`: from the value `much` on."""
+
+    label: str
+    words: str
+    advice: str = ""
+    much: float = math.inf
 
 
 class Panel(NamedTuple):
@@ -38,7 +51,7 @@ class Row:
     `kind`: NUMBER is a decimal string, LOSS the same or nan, inf, -inf, SHARE a decimal string from 0 to 1, BYTES a
     whole number. `is_pace`: it describes the newest steps, so a report without it clears it, and so does a program that
     does not train; any other figure stays until there is a newer one. `metric`: the name without `holdfast_job_`.
-    `text`: what it is, for the page of metrics.
+    `text`: what it is, for status and for the page of metrics.
     """
 
     name: str
@@ -47,11 +60,16 @@ class Row:
     metric: str
     text: str
     panel: Panel | None = None
+    line: Line | None = None
+
+    @property
+    def wire_name(self) -> str:
+        """Its name in a report and in status: `samples_per_second` is `samplesPerSecond`."""
+        return camel_case(self.name)
 
 
-def _figure(kind: str, metric: str, text: str, *, is_pace: bool = False, panel: Panel | None = None) -> Any:
-    row = {"kind": kind, "is_pace": is_pace, "metric": metric, "text": text, "panel": panel}
-    return field(default=None, metadata=row)
+def _figure(kind: str, metric: str, text: str, *, is_pace: bool = False, **shown: Any) -> Any:
+    return field(default=None, metadata={"kind": kind, "is_pace": is_pace, "metric": metric, "text": text, **shown})
 
 
 @dataclass(frozen=True)
@@ -75,12 +93,14 @@ class Figures:
         is_pace=True,
         panel=Panel("Waiting for data", "Share of a step's time that the program waits for data. High: more loader "
                     "workers, or more cpu.", "percentunit", "not told by the program"),
+        line=Line("data", "waits {} of each step for data", ": more loader workers, or more cpu", 0.2),
     )  # fmt: skip
     peak_memory: int | None = _figure(
-        BYTES, "peak_memory_bytes", "Most memory of an accelerator that the program's tensors had at one time; of the "
-        "rank that had most",
+        BYTES, "peak_memory_bytes", "Most memory of an accelerator that the program's tensors had at one time, "
+        "without caches; of the rank that had most",
         panel=Panel("Peak memory of an accelerator", "Most memory that the tensors of the program had at one time, on "
                     "the accelerator that had most.", "bytes", "no accelerator"),
+        line=Line("memory", "{} of an accelerator"),
     )  # fmt: skip
 
     save_cost: str | None = _figure(
@@ -100,7 +120,7 @@ class Figures:
 
     def encode(self) -> dict[str, str | int]:
         """Name on the wire -> value, of the figures that are known."""
-        return {wire_name(row): getattr(self, row.name) for row in ROWS if not self._lacks(row)}
+        return {row.wire_name: getattr(self, row.name) for row in ROWS if not self._lacks(row)}
 
     def _lacks(self, row: Row) -> bool:
         return getattr(self, row.name) is None
@@ -108,12 +128,7 @@ class Figures:
 
 UNKNOWN: Final = Figures()
 ROWS: Final = tuple(Row(one.name, **one.metadata) for one in fields(Figures))
-
-
-def wire_name(row: Row) -> str:
-    """The name of a figure in a report and in status: `samples_per_second` is `samplesPerSecond`."""
-    first, *more = row.name.split("_")
-    return first + "".join(map(str.capitalize, more))
+DATA_WAIT: Final = next(row for row in ROWS if row.name == "data_wait")
 
 
 def decode(body: Any) -> Figures:
@@ -123,15 +138,24 @@ def decode(body: Any) -> Figures:
     """
     if not isinstance(body, Mapping):
         raise ValueError(f"{body!r:.40} is not an object of figures")  # noqa: TRY004 - as every other fault of a report
-    given = {row: body[wire_name(row)] for row in ROWS if body.get(wire_name(row)) is not None}
+    given = {row: body[row.wire_name] for row in ROWS if body.get(row.wire_name) is not None}
     return Figures(**{row.name: _checked(row, value) for row, value in given.items()})
+
+
+def readable(body: Any) -> Figures:
+    """The figures of a body that anybody may have written: what `decode` would refuse is not known."""
+    found = UNKNOWN
+    for row in ROWS if isinstance(body, Mapping) else ():
+        with suppress(ValueError):
+            found = replace(found, **{row.name: getattr(decode({row.wire_name: body.get(row.wire_name)}), row.name)})
+    return found
 
 
 def _checked(row: Row, value: Any) -> Any:
     try:
         return _CHECKS[row.kind](value)
     except ValueError as error:
-        raise ValueError(f"{wire_name(row)}: {error}") from error
+        raise ValueError(f"{row.wire_name}: {error}") from error
 
 
 def decimal(text: Any) -> str:

@@ -10,7 +10,7 @@ from tests.support.operator.fake_api_server import T0, FakeClient, raw_job
 from holdfast.core.observe.report import SavedCheckpoint
 from holdfast.runtime.operator import Operator
 from holdfast.runtime.settings import Settings
-from holdfast_protocol.figures import BYTES, ROWS, wire_name
+from holdfast_protocol.figures import BYTES, ROWS
 
 AT = "2026-11-21T11:30:00Z"
 TIER = {"name": "v100", "kind": "Dedicated", "accelerator": "nvidia.com/gpu", "pricePerNodeHour": "3.06"}
@@ -37,7 +37,7 @@ def job_with_everything(version: int = 1) -> dict[str, Any]:
             "steps": 200,
             "updatedAt": AT,
             "eta": AT,
-            **{wire_name(row): 5 << 30 if row.kind == BYTES else "0.25" for row in ROWS},
+            **{row.wire_name: 5 << 30 if row.kind == BYTES else "0.25" for row in ROWS},
             "metrics": [{"name": "accuracy", "value": "0.9"}],
         },
         checkpoint={"step": 40, "uri": "s3://b/p", "bytes": 9, "committedAt": AT},

@@ -1,6 +1,6 @@
 """The table of figures: what either side writes, the other reads, and everything that shows figures has all of them."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from holdfast.api.status import Progress
 from holdfast.serve.collectors import FAMILIES
 from holdfast_protocol import figures
-from holdfast_protocol.figures import ROWS, UNKNOWN, Figures, decode, number_text, wire_name
+from holdfast_protocol.figures import ROWS, UNKNOWN, Figures, decode, number_text, readable
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False).map(number_text)
 VALUES = {
@@ -38,7 +38,7 @@ def test_a_report_clears_what_is_of_a_pace_and_nothing_else(before: Figures, aft
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(
-    st.sampled_from([wire_name(row) for row in ROWS]), x)))  # fmt: skip
+    st.sampled_from([row.wire_name for row in ROWS]), x)))  # fmt: skip
 def test_garbage_is_refused_with_words(body: Any) -> None:
     try:
         decode(body)
@@ -62,6 +62,13 @@ def test_a_fault_names_the_figure_and_what_is_allowed() -> None:
 def test_each_figure_is_in_status_and_a_metric(row: figures.Row) -> None:
     assert row.name in Progress.model_fields
     assert row.metric in {family.name for family in FAMILIES}
+
+
+# Breaks if one figure that somebody else has written hides the others.
+@given(ANY, st.sampled_from(ROWS), st.sampled_from([[], "high", -1, 1.5, {}]))
+def test_what_cannot_be_read_is_not_known(some: Figures, odd: figures.Row, value: Any) -> None:
+    assert readable({**some.encode(), odd.wire_name: value}) == replace(some, **{odd.name: None})
+    assert readable(value) == UNKNOWN
 
 
 def test_nothing_is_known_at_first() -> None:

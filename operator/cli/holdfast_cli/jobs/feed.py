@@ -1,30 +1,45 @@
-"""Whether a program's accelerator has enough memory and data, in words. Pure."""
+"""What the figures of a program say about its accelerator, in words. Pure."""
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from rich.text import Text
 
 from holdfast.api.objects import TrainingJob
 from holdfast_cli.terminal import formats
+from holdfast_protocol.figures import BYTES, LOSS, NUMBER, ROWS, SHARE, Row, readable
 from holdfast_train.exchange.progress_bar import format_size
 
-STARVED: Final = 0.2  # share of a step's time: at this much waiting for data, people are told what to do
-
-
-def data_words(share: float) -> str:
-    """`waits 41% of each step for data: more loader workers, or more cpu`; without the advice if it is little."""
-    advice = ": more loader workers, or more cpu" if share >= STARVED else ""
-    return f"waits {share:.0%} of each step for data{advice}"
+_FORMATS: Final[Mapping[str, Callable[[Any], str]]] = {
+    BYTES: format_size, SHARE: "{:.0%}".format, NUMBER: "{:,.4g}".format, LOSS: "{:,.4g}".format,
+}  # fmt: skip
+LABEL: Final = 10  # columns of the first label
 
 
 def line(job: TrainingJob) -> Text | None:
-    """The wait for data, and the peak of memory, on one line; None if neither is known."""
-    progress, parts = job.status.progress, list[Text]()
-    share = formats.number(progress.data_wait)
-    if share is not None and 0 <= share <= 1:
-        style = "yellow" if share >= STARVED else ""
-        parts.append(Text.assemble(("data      ", "dim"), (data_words(share), style)))
-    if progress.peak_memory:
-        label = "memory  " if parts else "memory    "
-        parts.append(Text.assemble((label, "dim"), f"{format_size(progress.peak_memory)} of an accelerator"))
+    """The figures that have a `line` in the table, on one line; None if none of them is known."""
+    known = readable(job.status.progress.model_dump(by_alias=True))
+    parts = list[Text]()
+    for row in ROWS:
+        if row.line is None or (value := _number(getattr(known, row.name))) is None:
+            continue
+        label = f"{row.line.label}  " if parts else row.line.label.ljust(LABEL)
+        said = in_words(row, value)
+        parts.append(Text.assemble((label, "dim"), (said, "yellow" if is_much(row, value) else "")))
     return Text("   ").join(parts) if parts else None
+
+
+def in_words(row: Row, value: float) -> str:
+    """`waits 41% of each step for data: more loader workers, or more cpu`; without the advice if it is little."""
+    assert row.line is not None
+    said = row.line.words.format(_FORMATS[row.kind](value))
+    return said + (row.line.advice if is_much(row, value) else "")
+
+
+def is_much(row: Row, value: float) -> bool:
+    """True if people are told what to do."""
+    return row.line is not None and value >= row.line.much
+
+
+def _number(value: str | int | None) -> float | None:
+    return formats.number(value) if isinstance(value, str) else value

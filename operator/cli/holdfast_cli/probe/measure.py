@@ -1,7 +1,7 @@
 """What a probe has measured: from the job's status, and from the series beside its checkpoints. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -15,13 +15,13 @@ from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity.knowledge import pace_of
 from holdfast_cli.probe.manifests import Probe
 from holdfast_cli.terminal.formats import count, number
+from holdfast_protocol.figures import Figures, readable
 from holdfast_train.series.feed import SAMPLES
 from holdfast_train.series.rows import Row
 
 FEWEST: Final = 5  # steps, or spans of steps, of which a median is made
 WINDOW: Final = 0.1  # seconds: a hundred times what the clock of a row can tell
 HOUR: Final = 3600
-_FIGURES: Final = ("samplesPerSecond", "peakMemory", "dataWait")
 MILLION: Final = 1_000_000
 
 
@@ -90,17 +90,14 @@ class Scaling:
     by: Literal["samples", "steps"]
 
 
-def figures(raw: Mapping[str, Any]) -> dict[str, object]:
-    """The figures of a progress as it is that a probe shows, where they are known. Some last only while it trains."""
-    progress = (raw.get("status") or {}).get("progress")
-    progress = progress if isinstance(progress, Mapping) else {}
-    return {name: progress[name] for name in _FIGURES if progress.get(name) is not None}
+def newest(before: Figures, raw: Mapping[str, Any]) -> Figures:
+    """The figures of the job `raw`, and those of `before` that it does not replace: some last only while it trains."""
+    found = vars(readable((raw.get("status") or {}).get("progress")))
+    return replace(before, **{name: value for name, value in found.items() if value is not None})
 
 
-def judge(
-    probe: Probe, job: TrainingJob, seen: Mapping[str, object], outcome: Outcome, limits: tuple[str, str]
-) -> Result:
-    """The result of a probe without its pace. `seen`: the newest `figures`. `limits`: for a node and for the run."""
+def judge(probe: Probe, job: TrainingJob, seen: Figures, outcome: Outcome, limits: tuple[str, str]) -> Result:
+    """The result of a probe without its pace. `seen`: its figures. `limits`: for a node and for the run."""
     status = job.status
     acquire, start = _times(status)
     return Result(
@@ -111,11 +108,11 @@ def judge(
         outcome=outcome,
         message=_message(outcome, status, limits),
         steps=status.progress.step,
-        samples_per_second=_positive(seen.get("samplesPerSecond")),
+        samples_per_second=_number(seen.samples_per_second) or None,
         acquire=acquire,
         start=start,
-        peak_memory=_bytes(seen.get("peakMemory")),
-        data_wait=_share(seen.get("dataWait")),
+        peak_memory=seen.peak_memory or None,
+        data_wait=_number(seen.data_wait),
     )
 
 
@@ -249,15 +246,5 @@ def _short(value: timedelta) -> str:
     return format_duration(timedelta(seconds=round(value.total_seconds())))
 
 
-def _positive(text: object) -> float | None:
-    value = number(text) if isinstance(text, str) else None
-    return value if value and value > 0 else None
-
-
-def _bytes(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _share(value: object) -> float | None:
-    found = number(value) if isinstance(value, str) else None
-    return found if found is not None and 0 <= found <= 1 else None
+def _number(text: str | None) -> float | None:
+    return None if text is None else number(text)

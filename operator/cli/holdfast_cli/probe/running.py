@@ -19,16 +19,17 @@ from holdfast_cli.probe.measure import (
     Outcome,
     Result,
     ending,
-    figures,
     has_waited_in_vain,
     judge,
     limits_in_words,
+    newest,
     pace_of_rows,
     pace_of_status,
     samples_of_rows,
 )
 from holdfast_cli.storage.history import history_of
 from holdfast_cli.terminal import formats
+from holdfast_protocol.figures import UNKNOWN, Figures
 
 TICK: Final = 0.5  # seconds between two looks at the clock
 SILENCE: Final = 300.0  # seconds for which the cluster may fail to answer
@@ -47,7 +48,7 @@ class Running:
         self._keep = keep
         self._live = LiveList(self._client, job_api.jobs_path(cleaner.namespace), cleaner.selector, self._note)
         self._seen: dict[str, dict[str, Any]] = {}  # by UID: the newest version of each probe, also of one that is gone
-        self._figures: dict[str, dict[str, object]] = {}  # by UID
+        self._figures: dict[str, Figures] = {}  # by UID
 
     async def run(self, probes: Sequence[Probe]) -> list[Result]:
         """The results, in the order of the probes. Raises CliError and ApiError."""
@@ -69,7 +70,7 @@ class Running:
         raw = self._seen.get(uid, made)
         job = _parse(raw)
         limits = limits_in_words(self._limits.acquire, self._limits.run)
-        result = await self._with_pace(judge(probe, job, self._figures.get(uid, {}), outcome, limits), job)
+        result = await self._with_pace(judge(probe, job, self._figures.get(uid, UNKNOWN), outcome, limits), job)
         self._say(probe.name, "measured" if outcome is Outcome.MEASURED else result.message.splitlines()[0])
         if not self._keep:  # at once: its node is paid for, and the next probe of the tier may need it
             with suppress(ApiError):  # all are removed once more in the end
@@ -132,7 +133,7 @@ class Running:
         for raw in self._live.objects:
             uid = str(raw["metadata"]["uid"])
             self._seen[uid] = raw
-            self._figures[uid] = self._figures.get(uid, {}) | figures(raw)
+            self._figures[uid] = newest(self._figures.get(uid, UNKNOWN), raw)
 
     def _check(self) -> None:
         """Raise the trouble of the watch if it lasts."""

@@ -7,10 +7,11 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from holdfast_cli.jobs.feed import STARVED, data_words
+from holdfast_cli.jobs.feed import in_words, is_much
 from holdfast_cli.probe.measure import Outcome, Pace, Result, Scaling
 from holdfast_cli.terminal import formats
 from holdfast_cli.terminal.fitted_table import Column, Fitting
+from holdfast_protocol.figures import DATA_WAIT
 from holdfast_train.exchange.progress_bar import format_size
 
 COLUMNS: Final = (
@@ -61,9 +62,9 @@ def words(results: Sequence[Result]) -> list[str]:
     said = [f"{_name(one, results)}: {one.message}" for one in results if one.message]
     means = [_name(one, results) for one in results if one.pace and one.pace.kind == "mean"]
     said += [
-        f"{_name(one, results)}: {data_words(one.data_wait)}"
+        f"{_name(one, results)}: {in_words(DATA_WAIT, one.data_wait)}"
         for one in results
-        if one.data_wait is not None and one.data_wait >= STARVED
+        if one.data_wait is not None and is_much(DATA_WAIT, one.data_wait)
     ]
     if means:
         said.append(f"{', '.join(means)}: the pace is the mean of all steps after the first, saves included")

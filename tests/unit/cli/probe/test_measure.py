@@ -15,15 +15,16 @@ from holdfast_cli.probe.measure import (
     Pace,
     Result,
     ending,
-    figures,
     has_waited_in_vain,
     judge,
     limits_in_words,
+    newest,
     pace_of_rows,
     pace_of_status,
     samples_of_rows,
     scaling,
 )
+from holdfast_protocol.figures import UNKNOWN
 from holdfast_train.series.rows import Row
 
 AT = datetime(2027, 1, 1, tzinfo=UTC)
@@ -118,8 +119,9 @@ def test_without_a_series_the_pace_is_the_mean_of_the_status() -> None:
 
 def test_times_costs_and_known_figures_are_taken_from_the_status() -> None:
     seen = {"peakMemory": 5 << 30, "dataWait": "0.41", "samplesPerSecond": "120.5"}
-    assert figures({"status": {"progress": {**seen, "loss": "1", "eta": None}}}) == seen
-    found = judge(PROBE, job(**DONE), seen, Outcome.MEASURED, WORDS)
+    known = newest(UNKNOWN, {"status": {"progress": {**seen, "loss": "1", "eta": None}}})
+    assert newest(known, {"status": {"progress": {}}}) == known, "of a program that has ended"
+    found = judge(PROBE, job(**DONE), known, Outcome.MEASURED, WORDS)
     assert (found.acquire, found.start) == (timedelta(seconds=7), timedelta(seconds=23))
     assert (found.peak_memory, found.data_wait, found.samples_per_second) == (5 << 30, 0.41, 120.5)
     assert (found.steps, found.message) == (60, "")
@@ -144,7 +146,7 @@ def test_times_costs_and_known_figures_are_taken_from_the_status() -> None:
     ids=str,
 )
 def test_odd_figures_are_not_known(progress: Any) -> None:
-    found = judge(PROBE, job(**DONE), figures({"status": {"progress": progress}}), Outcome.MEASURED, WORDS)
+    found = judge(PROBE, job(**DONE), newest(UNKNOWN, {"status": {"progress": progress}}), Outcome.MEASURED, WORDS)
     assert (found.peak_memory, found.data_wait, found.samples_per_second) == (None, None, None)
 
 
@@ -195,7 +197,7 @@ def test_waiting_in_vain_is_for_a_node_or_for_an_operator() -> None:
     ids=["node", "operator", "program", "unknown", "late", "gone"],
 )
 def test_what_went_wrong_is_said(outcome: Outcome, status: dict[str, Any], words: str) -> None:
-    assert words in judge(PROBE, job(**status), {}, outcome, WORDS).message
+    assert words in judge(PROBE, job(**status), UNKNOWN, outcome, WORDS).message
 
 
 # Breaks if twice as many accelerators that do the same steps with twice the samples count as no gain.
