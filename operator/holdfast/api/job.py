@@ -5,12 +5,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from holdfast.api.every import Every, cel_instant, no_period
 from holdfast.api.failure import Failure
 from holdfast.api.model import Model
 from holdfast.api.profile import MAX_TIERS, Tier
+from holdfast.api.resumption import Resume
 from holdfast.api.rules import KeyedBy, Rule, exactly_one
-from holdfast.api.saving.every import Every, cel_instant, no_period
-from holdfast.api.saving.resumption import Resume
 from holdfast.api.scalars import (
     Count,
     Duration,
@@ -224,7 +224,8 @@ class Checkpoint(Model):
     peers: Flag = False
     """True: with several nodes, each rank also sends what a save has copied to the memory of another node. Then losing
     one node costs no step that was copied, even if the storage does not have all of it yet. Each node
-    needs memory for two more copies of a node's part of the state."""
+    needs memory for two more copies of a node's part of the state. The cluster's feature gate PeerCopies must be on;
+    while it is off, training runs without these copies, and the condition FeatureOff says so."""
     keep: Keep = Keep()
     """Which checkpoints are kept."""
     grace_period: Annotated[timedelta, DurationBounds("1s", "1h")] = timedelta(seconds=100)

@@ -9,9 +9,9 @@ import pytest
 from pydantic import ConfigDict, Field
 
 from holdfast.api.errors import SchemaError
+from holdfast.api.every import Every
 from holdfast.api.model import Model
 from holdfast.api.rules import KeyedBy, Rule
-from holdfast.api.saving.every import Every
 from holdfast.api.scalars import Count, Duration, DurationBounds, Flag, Money, Quantity, Step, Time
 from holdfast.api.schema import structural
 from holdfast.api.strings import Label, LabelKey, LabelValue

@@ -9,7 +9,7 @@ from tests.unit.docs.pages import DOCS, ROOT, prose
 
 import holdfast_train
 from holdfast.api.data import Data
-from holdfast.api.saving.resumption import WarmStart
+from holdfast.api.resumption import WarmStart
 from holdfast.api.trainer import Tracking
 from holdfast.core.pod_manifest import build_pod
 from holdfast_protocol import variables

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from holdfast.api.every import Every
 from holdfast.api.job import Checkpoint
-from holdfast.api.saving.every import Every
 
 STORAGE = {"s3": {"bucket": "runs", "prefix": "p"}}
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from holdfast.api.job import Checkpoint
-from holdfast.api.saving.resumption import Resume, WarmStart
+from holdfast.api.resumption import Resume, WarmStart
 
 STORAGE = {"s3": {"bucket": "runs", "prefix": "a"}}
 WARM = {"from": "s3://runs/b", "only": ["model", "ema_2"]}
