@@ -59,14 +59,18 @@ def signal_again(process: subprocess.Popen[str], folder: Path) -> None:
 
 
 def start_behind(log: Path, script: str, **variables: Any) -> subprocess.Popen[str]:
-    """Start the launcher as a reaper of orphans, as PID 1 is one. A line on its stdin ends a program's save."""
+    """Start the launcher as a reaper of orphans, as PID 1 is one. A line on its stdin ends a program's save.
+
+    `script` finds this Python in $PYTHON and the folder of `log` in $HERE: either path may have a space in it.
+    """
+    places = {"PYTHON": sys.executable, "HERE": str(log.parent)}
     become = (
         "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); os.execv(sys.executable, "
         f"[sys.executable, {str(LAUNCHER)!r}, '--', 'bash', '-c', sys.argv[1]])"
     )
     return subprocess.Popen(
         [sys.executable, "-c", become, script],
-        env=pod_variables(os.environ, **{"HOLDFAST_TERMINATION_LOG": str(log), "grace": 3600, **variables}),
+        env=pod_variables(os.environ, **{"HOLDFAST_TERMINATION_LOG": str(log), "grace": 3600, **places, **variables}),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -1,5 +1,6 @@
 """How kubectl is used: what it says too early is no failure of an installation."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from holdfast_local.layout import Layout
 # Fails twice as kubectl does that looks before the API server has written a condition; then it does what `{1}` says.
 KUBECTL = """#!/bin/sh
 if [ "$3" = wait ]; then
-  echo look >> {0}/looks
-  if [ "$(wc -l < {0}/looks)" -lt 3 ]; then
+  echo look >> {0}
+  if [ "$(wc -l < {0})" -lt 3 ]; then
     echo "error: .status.conditions accessor error: <nil> is of the type <nil>, expected []interface{{}}" >&2
     exit 1
   fi
@@ -30,7 +31,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
 def put_kubectl(layout: Layout, then: str) -> Path:
     layout.bin.mkdir(parents=True)
     path = layout.bin / "kubectl"
-    path.write_text(KUBECTL.format(layout.root, then))
+    path.write_text(KUBECTL.format(shlex.quote(str(layout.root / "looks")), then))
     path.chmod(0o755)
     return layout.root / "looks"
 

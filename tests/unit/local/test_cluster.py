@@ -1,6 +1,7 @@
 """A cluster that does not come up leaves no process and no file; a second one leaves the first as it is."""
 
 import os
+import shlex
 import socket
 from pathlib import Path
 
@@ -112,7 +113,10 @@ def test_ctrl_c_leaves_nothing(binary: Path, config: ClusterConfig, monkeypatch:
 
 def test_a_port_that_is_taken_in_between_is_tried_again(binary: Path, config: ClusterConfig, tmp_path: Path) -> None:
     count = tmp_path / "count"
-    script(binary, f"echo x >> {count}; echo listen tcp 127.0.0.1:2379: bind: address already in use; exit 1")
+    script(
+        binary,
+        f"echo x >> {shlex.quote(str(count))}; echo listen tcp 127.0.0.1:2379: bind: address already in use; exit 1",
+    )
     with pytest.raises(PortTakenError, match="another process took the port of etcd"):
         up(config)
     assert len(count.read_text().split()) == 3

@@ -1,6 +1,7 @@
 """`holdfast local` without a cluster: words, exit codes and machine-readable output."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -72,9 +73,9 @@ def test_status_as_json_holds_no_secret(crashed: Path) -> None:
 
 def test_env_prints_quoted_shell_lines(crashed: Path) -> None:
     lines = runner.invoke(app, ["local", "env"]).stdout.splitlines()
-    assert f"export KUBECONFIG={crashed}/admin.kubeconfig" in lines
+    assert f"export KUBECONFIG={shlex.quote(str(crashed / 'admin.kubeconfig'))}" in lines
     assert """export AWS_SECRET_ACCESS_KEY='se'"'"'cret'""" in lines
-    assert f'export PATH={crashed}/bin:"$PATH"' in lines
+    assert f'export PATH={shlex.quote(str(crashed / "bin"))}:"$PATH"' in lines
 
 
 def test_a_wrong_node_file_is_refused_before_anything_starts(tmp_path: Path, root: Path) -> None:

@@ -1,6 +1,7 @@
 """Ordinary programs under the launcher: how they start and end, what they print, and what they resume from."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -84,11 +85,11 @@ def run(log: Path, *command: str, **variables: str) -> tuple[dict[str, Any], str
 @pytest.mark.parametrize(
     ("script", "code"),
     [
-        ("exec $PYTHON -c 'raise SystemExit(3)'", 3),
-        ("$PYTHON -c 'raise SystemExit(5)' & wait $!", 5),
-        ("$PYTHON -c 'raise SystemExit(5)' & wait", 0),  # as a shell is: the docs say so
-        ("set -o pipefail; $PYTHON -c 'raise SystemExit(6)' | tee log", 6),
-        ("cd / && $PYTHON -c 'import os; os.close(1); os.close(2); os._exit(7)'", 7),
+        ('exec "$PYTHON" -c "raise SystemExit(3)"', 3),
+        ('"$PYTHON" -c "raise SystemExit(5)" & wait $!', 5),
+        ('"$PYTHON" -c "raise SystemExit(5)" & wait', 0),  # as a shell is: the docs say so
+        ('set -o pipefail; "$PYTHON" -c "raise SystemExit(6)" | tee log', 6),
+        ('cd / && "$PYTHON" -c "import os; os.close(1); os.close(2); os._exit(7)"', 7),
     ],
 )
 def test_shells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, code: int) -> None:
@@ -103,7 +104,7 @@ def test_shells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, co
 @pytest.mark.parametrize(("program", "left"), [(DAEMON, True), (WORKERS, False)], ids=["daemon", "workers"])
 def test_what_goes_on_in_the_background_is_named(tmp_path: Path, program: str, left: bool) -> None:
     (tmp_path / "program.py").write_text(program)
-    process = start_behind(tmp_path / "verdict", f"exec {PYTHON} {tmp_path}/program.py")
+    process = start_behind(tmp_path / "verdict", 'exec "$PYTHON" "$HERE/program.py"')
     _, err = process.communicate(timeout=60)
     verdict = verdict_of(tmp_path / "verdict")
     assert verdict["outcome"] == "completed", err
@@ -144,7 +145,7 @@ def test_a_trainer_behind_a_script_has_the_grace(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     (tmp_path / "outer.py").write_text(TORCHRUN_INSIDE)
     (tmp_path / "inner.py").write_text(SAVES)
-    process = start_behind(tmp_path / "verdict", f'exec {PYTHON} outer.py "$(cat inner.py)"')
+    process = start_behind(tmp_path / "verdict", 'exec "$PYTHON" outer.py "$(cat inner.py)"')
     wait_for((tmp_path / "up").exists, 30, "the trainer")
     process.terminate()
     process.communicate("go on\n", timeout=60)
@@ -159,9 +160,10 @@ def test_the_newest_checkpoint_is_in_a_variable(tmp_path: Path, endpoint: Endpoi
     (tmp_path / "train.py").write_text(RESUMES)
     for attempt, code in ((1, 1), (2, 0)):
         root = tmp_path / f"outputs-{attempt}"
+        program = shlex.join([PYTHON, str(tmp_path / "train.py"), "--output", str(root)])
         option = '${HOLDFAST_NEWEST_CHECKPOINT:+--resume "$HOLDFAST_NEWEST_CHECKPOINT"}'
         done = subprocess.run(
-            [PYTHON, str(LAUNCHER), "--", "sh", "-c", f"exec {PYTHON} {tmp_path}/train.py --output {root} {option}"],
+            [PYTHON, str(LAUNCHER), "--", "sh", "-c", f"exec {program} {option}"],
             env=pod(root, f"file://{tmp_path}/store/job", attempt, tmp_path / "log", **endpoint.variables),
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip

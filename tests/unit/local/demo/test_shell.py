@@ -2,6 +2,7 @@
 
 import io
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def printed(shell: Shell) -> list[str]:
 def test_the_command_and_its_output_are_shown_and_kept(shell: Shell) -> None:
     assert shell.run(sys.executable, "-c", PRINTS, may_fail=True) == 3
     command, *lines = printed(shell)
-    assert command.startswith(f"$ {sys.executable} -c 'import os")
+    assert command.startswith(f"$ {shlex.quote(sys.executable)} -c 'import os")
     assert lines == [f"in {shell.folder}", "given [bold]"]
     assert [line.plain for line in shell.said] == [command, *lines]
 

@@ -53,7 +53,7 @@ def test_what_is_refused(commands: list[str], runs: list[str], said: str) -> Non
 def test_a_value_is_one_word_and_no_shell_reads_it(tmp_path: Path) -> None:
     evil = f"$(touch {tmp_path / 'evil'}); `touch {tmp_path / 'evil'}` | x > {tmp_path / 'evil'} {{pt2}}"
     program = "import sys; open('said', 'w').write('|'.join(sys.argv[1:]))"
-    words = shlex.split(f"{sys.executable} -c {shlex.quote(program)} '{{out}}' '*' '$HOME'")
+    words = shlex.split(f"{shlex.join([sys.executable, '-c', program])} '{{out}}' '*' '$HOME'")
     run_command(filled(words, {"out": evil}), tmp_path)
     assert (tmp_path / "said").read_text() == f"{evil}|*|$HOME"
     assert not (tmp_path / "evil").exists()

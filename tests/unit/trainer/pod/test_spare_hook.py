@@ -41,7 +41,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     for name in ("beside.py", "folder/beside.py"):
         (tmp_path / name).touch()
     (tmp_path / "folder" / "link.py").symlink_to("../train.py")
-    (tmp_path / "run").write_text(f"#!{sys.executable} -u\n{SEES}\nprint(torch.beside)")
+    # Linux splits the first line at spaces, and this Python may lie below a folder with one: `env` finds it on PATH.
+    (tmp_path / "run").write_text(f"#!/usr/bin/env python\n{SEES}\nprint(torch.beside)")
     (tmp_path / "run").chmod(0o755)
     search = f"{Path(sys.executable).parent}:{tmp_path}:{os.environ['PATH']}"
     return {"PATH": search, "PYTHONPATH": torch, "OMP_NUM_THREADS": "1"}

@@ -130,7 +130,7 @@ def test_a_second_signal_ends_a_trainer_behind_a_shell(tmp_path: Path) -> None:
     """The save behind the shell does not end: the file says "now", and the program is killed after some seconds."""
     program, up = tmp_path / "train.py", tmp_path / "up"
     program.write_text(SAVES)
-    script = f"{sys.executable} {program} {up}; echo went on"
+    script = '"$PYTHON" "$HERE/train.py" "$HERE/up"; echo went on'
     process = start_behind(tmp_path / "log", script, HOLDFAST_VERDICT_DIR=str(tmp_path))
     wait_for(up.exists, 30, "a trainer that handles SIGTERM")
     process.send_signal(signal.SIGTERM)

@@ -42,7 +42,7 @@ def fake(folder: Path, text: str) -> dict[str, str]:
 # Breaks if the program starts before its data is there, or cannot read it.
 def test_the_program_finds_its_data(tmp_path: Path) -> None:
     Store(tmp_path / "bucket")
-    verdict, code = run(tmp_path, "sh", "-c", f"test -s {tmp_path}/data/labels.csv", **pod(tmp_path))
+    verdict, code = run(tmp_path, "test", "-s", str(tmp_path / "data/labels.csv"), **pod(tmp_path))
     assert (verdict["outcome"], code) == ("completed", 0)
     assert content(tmp_path / "data") == FILES
 
@@ -53,7 +53,7 @@ def test_a_program_with_a_file_named_as_a_module(tmp_path: Path, monkeypatch: py
     for name in ("queue", "random", "hashlib"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('not this one')\n")
     monkeypatch.chdir(tmp_path)
-    verdict, code = run(tmp_path, "sh", "-c", f"test -s {tmp_path}/data/labels.csv", **pod(tmp_path))
+    verdict, code = run(tmp_path, "test", "-s", str(tmp_path / "data/labels.csv"), **pod(tmp_path))
     assert (verdict["outcome"], code) == ("completed", 0)
 
 

@@ -2,14 +2,12 @@
 
 import json
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 from tests.support.trainer.launched import SAVES, start_behind, verdict_of
 from tests.support.waiting import wait_for
 
-PYTHON = sys.executable
 # A trainer with a process beside it that any signal ends, such as a worker of a data loader.
 WITH_WORKER = """
 import pathlib, signal, subprocess, sys
@@ -75,7 +73,7 @@ def up(tmp_path: Path) -> Path:
 
 def saved(tmp_path: Path, script: str, **variables: str) -> str:
     """What is printed from the end of the save on, of a script that gets SIGTERM."""
-    process = start_behind(tmp_path / "log", script.format(here=tmp_path, python=PYTHON), **variables)
+    process = start_behind(tmp_path / "log", script, **variables)
     wait_for((tmp_path / "up").exists, 30, "a trainer")
     process.send_signal(signal.SIGTERM)
     assert process.stdout is not None
@@ -89,10 +87,10 @@ def saved(tmp_path: Path, script: str, **variables: str) -> str:
 @pytest.mark.parametrize(
     ("script", "printed"),
     [
-        ("exec timeout 1h {python} {here}/with_worker.py {here}/up", "saved\n"),
-        ("timeout 1h bash -c '{python} {here}/with_worker.py {here}/up; echo went on'; echo went on", "saved\n"),
-        ("exec {python} {here}/agent.py {here}/with_worker.py {here}/up", "saved\ntold\nended 0\n"),
-        ("exec {python} {here}/spawn.py {python} {here}/train.py {here}/up", "saved\n"),
+        ('exec timeout 1h "$PYTHON" "$HERE/with_worker.py" "$HERE/up"', "saved\n"),
+        ('timeout 1h bash -c \'"$PYTHON" "$HERE/with_worker.py" "$HERE/up"; echo went on\'; echo went on', "saved\n"),
+        ('exec "$PYTHON" "$HERE/agent.py" "$HERE/with_worker.py" "$HERE/up"', "saved\ntold\nended 0\n"),
+        ('exec "$PYTHON" "$HERE/spawn.py" "$PYTHON" "$HERE/train.py" "$HERE/up"', "saved\n"),
     ],
     ids=["timeout", "shell-in-timeout", "torchrun", "spawn"],
 )
@@ -102,14 +100,14 @@ def test_a_save_is_not_disturbed(tmp_path: Path, up: Path, script: str, printed:
 
 # Breaks if a wrapper does not read what the trainer prints while it saves, or is not ended after that.
 def test_a_wrapper_reads_on(tmp_path: Path, up: Path) -> None:
-    found = saved(tmp_path, "exec {python} {here}/reader.py {python} {here}/loud.py {here}/up")
+    found = saved(tmp_path, 'exec "$PYTHON" "$HERE/reader.py" "$PYTHON" "$HERE/loud.py" "$HERE/up"')
     assert found.endswith("saved\n")
 
 
 # Breaks if ranks that use the library get the signal from two sides.
 def test_torchrun_looks_after_ranks_with_the_library(tmp_path: Path, up: Path) -> None:
     (tmp_path / "rank-0.json").write_text(json.dumps({"result": "running"}))
-    script = f"exec {PYTHON} {tmp_path}/agent.py {tmp_path}/train.py {up}"
+    script = 'exec "$PYTHON" "$HERE/agent.py" "$HERE/train.py" "$HERE/up"'
     process = start_behind(tmp_path / "log", script, HOLDFAST_VERDICT_DIR=str(tmp_path))
     wait_for(up.exists, 30, "a trainer")
     process.send_signal(signal.SIGTERM)
@@ -119,7 +117,7 @@ def test_torchrun_looks_after_ranks_with_the_library(tmp_path: Path, up: Path) -
 
 # Breaks if a rank that does not end takes the time in which a checkpoint is committed.
 def test_a_rank_that_does_not_end_is_killed(tmp_path: Path, up: Path) -> None:
-    script = f"exec {PYTHON} {tmp_path}/agent.py {tmp_path}/train.py {up}"
+    script = 'exec "$PYTHON" "$HERE/agent.py" "$HERE/train.py" "$HERE/up"'
     process = start_behind(tmp_path / "log", script, grace=2)
     wait_for(up.exists, 30, "a trainer")
     process.send_signal(signal.SIGTERM)
@@ -130,7 +128,7 @@ def test_a_rank_that_does_not_end_is_killed(tmp_path: Path, up: Path) -> None:
 
 # Breaks if a training that takes no notice of SIGTERM is stopped until its helper ends.
 def test_a_training_without_a_handler_ends_at_once(tmp_path: Path, up: Path) -> None:
-    process = start_behind(tmp_path / "log", f"exec {PYTHON} {tmp_path}/busy.py {up}")
+    process = start_behind(tmp_path / "log", 'exec "$PYTHON" "$HERE/busy.py" "$HERE/up"')
     wait_for(up.exists, 60, "a training")
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)

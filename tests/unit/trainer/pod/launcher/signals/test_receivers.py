@@ -9,12 +9,13 @@ import pytest
 from tests.support.trainer.launched import SAVES, start, start_behind, verdict_of
 from tests.support.waiting import wait_for
 
+TRAINER = '"$PYTHON" "$HERE/train.py" "$HERE/up"'
 SHELLS = {
     "a command after it": "%s; echo went on",
     "a pipe": "%s | cat; echo went on",
     "a shell in a shell": "bash -c '%s; echo went on'; echo went on",
     "a shell that cleans up": "trap 'echo cleaned up' EXIT; %s; echo went on",
-    "a wrapper that does not pass signals on": "python3 -c 'import subprocess; subprocess.call(\"%s\", shell=True)'",
+    "a wrapper without signals": 'python3 -c \'import subprocess; subprocess.call(""" %s """, shell=True)\'',
 }
 
 
@@ -46,9 +47,9 @@ child.kill()
 @pytest.mark.parametrize("shell", SHELLS)
 def test_sigterm_reaches_a_trainer_behind_a_shell_and_waits_for_its_save(tmp_path: Path, shell: str) -> None:
     """Breaks if the end of the shell ends the container: its trainer would be killed before it has saved."""
-    program, up = tmp_path / "train.py", tmp_path / "up"
-    program.write_text(SAVES)
-    process = start_behind(tmp_path / "log", SHELLS[shell] % f"{sys.executable} {program} {up}")
+    up = tmp_path / "up"
+    (tmp_path / "train.py").write_text(SAVES)
+    process = start_behind(tmp_path / "log", SHELLS[shell] % TRAINER)
     wait_for(up.exists, 30, "a trainer that handles SIGTERM")
     process.send_signal(signal.SIGTERM)
     assert process.stdout is not None
@@ -65,7 +66,7 @@ def test_sigterm_reaches_a_trainer_behind_a_shell_and_waits_for_its_save(tmp_pat
 def test_a_shell_without_a_trainer_that_saves_ends_at_once(tmp_path: Path) -> None:
     """Breaks if the launcher waits out the grace for a program that SIGTERM has not reached or that ignores it."""
     up = tmp_path / "up"
-    process = start_behind(tmp_path / "log", f"touch {up}; sleep 3600 | cat; echo went on")
+    process = start_behind(tmp_path / "log", 'touch "$HERE/up"; sleep 3600 | cat; echo went on')
     wait_for(up.exists, 30, "a shell")
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)

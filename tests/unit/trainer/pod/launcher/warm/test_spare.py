@@ -96,7 +96,7 @@ def test_a_python_that_does_not_import_sitecustomize(
 ) -> None:
     (tmp_path / "bin").mkdir()
     shim = tmp_path / "bin" / "python"
-    shim.write_text(f'#!/bin/sh\nunset PYTHONPATH\nexec {sys.executable} "$@"\n')
+    shim.write_text(f'#!/bin/sh\nunset PYTHONPATH\nexec "{sys.executable}" "$@"\n')
     shim.chmod(0o755)
     command = ["python", "-c", f"import pathlib; pathlib.Path({str(tmp_path / 'runs')!r}).touch()"]
     with waiting(tmp_path, command, place | {"PATH": f"{shim.parent}:/bin"}) as waits:
