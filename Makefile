@@ -30,7 +30,7 @@ demo: setup ## Watch a training lose three nodes and finish, in a local cluster
 
 .PHONY: test
 test: setup ## Run the tests: unit, then those that need the local cluster
-	$(BIN)/pytest tests/unit tests/model -m "not thorough" -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m tests.support.repeat_failed tests/unit tests/model -m "not thorough" -n $(WORKERS) --dist worksteal
 	$(BIN)/holdfast local build kubernetes versitygw helm promtool prometheus pint
 	$(BIN)/python -m tests.support.repeat_failed tests/integration tests/e2e -m "not thorough" -n $(WORKERS) --dist worksteal --durations 15
 

@@ -1,8 +1,8 @@
 """Run pytest; run what failed once more, alone. `python -m tests.support.repeat_failed ARGUMENTS`, as for pytest.
 
-Tests in a cluster share two cores with each other, and one of 850 may get too little time. A test that passes alone is
-printed as `flaky: NAME`, and the run is green. It is broken all the same: mend it. A run that ends in another way than
-with failed tests, or with more than MOST of them, is not repeated; nor is one with an error at collection, one that
+Tests share the cores with each other, and one of thousands may get too little time. A test that passes alone is printed
+as `flaky: NAME`, and the run is green. Such a line is a defect: mend it. A run that ends in another way than with
+failed tests, or with more than MOST of them, is not repeated; nor is one with an error at collection, one that
 stopped early (`-x`), or one with a crashed worker, which pytest-xdist counts among the failed tests. This module is
 also the pytest plugin that sees both.
 """

@@ -54,7 +54,7 @@ def _run(folder: Path, text: str, *options: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("options", [(), ("-n", "2", "--dist", "worksteal")])
 def test_a_test_that_passes_alone_is_named_and_the_run_is_green(tmp_path: Path, options: tuple[str, ...]) -> None:
-    """Would break: one test of 850 that had too little time stops a change; or nobody hears of it."""
+    """Would break: one test of thousands that had too little time stops a change; or nobody hears of it."""
     code, text = _run(tmp_path, ONCE, *options)
     assert code == 0, text
     assert [line for line in text.splitlines() if line.startswith("flaky: ")] == ["flaky: test_it.py::test_flaky"]
