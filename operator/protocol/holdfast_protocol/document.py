@@ -164,9 +164,9 @@ def parts(of: type, *, most: int) -> Any:
 
 
 def camel_case(name: str) -> str:
-    """`upload_rate` -> `uploadRate`."""
+    """`upload_rate` -> `uploadRate`, `pod_uid` -> `podUID`."""
     first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))
+    return first + "".join("UID" if word == "uid" else word.capitalize() for word in others)
 
 
 def name_of(field: dataclasses.Field[Any]) -> str:

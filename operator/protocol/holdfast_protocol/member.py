@@ -7,7 +7,6 @@ from typing import Final, Literal
 
 from . import document as kind
 from .document import REQUIRED, DocumentError, decode, to_text
-from .endpoint import POD_UID
 from .verdict import MOST_BYTES, Verdict
 
 VERSION = 1
@@ -27,7 +26,7 @@ MOST_IMPORTS: Final = 32
 class MemberReport:
     """Where the launcher of one node stands."""
 
-    pod_uid: str = kind.text(REQUIRED, most=64, form="[A-Za-z0-9._-]+", name=POD_UID)
+    pod_uid: str = kind.text(REQUIRED, most=64, form="[A-Za-z0-9._-]+")
     """UID of its pod."""
     attempt: int = kind.whole(REQUIRED, most=MOST_ATTEMPT)
     """Whose program it started last; 0: none yet."""

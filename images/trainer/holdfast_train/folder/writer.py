@@ -18,6 +18,7 @@ from typing import IO, Any, Final
 
 from holdfast_protocol import reasons, variables
 from holdfast_protocol.orders import DRAIN, Order
+from holdfast_protocol.report import MAX_LINE
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.quarantine import BROKEN
 from holdfast_train.environment import Environment
@@ -219,7 +220,7 @@ class FolderWriter:
         unit = self._watch.next_unit(is_last=is_last, clean=clean)
         if self._watch.complaint:
             self._failed(self._watch.complaint)
-        elif before and self._progress.save_error == before[:256]:
+        elif before and self._progress.save_error == before[:MAX_LINE]:
             self._progress.save_error = None
         if unit is None:
             return not self._watch.complaint
@@ -251,9 +252,9 @@ class FolderWriter:
         return True
 
     def _failed(self, why: str) -> None:
-        if self._progress.save_error != why[:256]:  # an outage of hours needs one line
+        if self._progress.save_error != why[:MAX_LINE]:  # an outage of hours needs one line
             say(why)
-        self._progress.save_error = why[:256]
+        self._progress.save_error = why[:MAX_LINE]
         self._poke()
 
     def _take(self, unit: Unit, saved: Saved) -> None:

@@ -10,6 +10,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from holdfast_protocol.document import camel_case
 from holdfast_train.format.names import CheckpointName
 
 __all__ = ["decoded", "encoded"]
@@ -45,12 +46,7 @@ def decoded(kind: type[T], body: Mapping[str, Any]) -> T:
 def _layout(kind: type) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
     """Of each field of the dataclass `kind`: its name, its stored name, and the function that decodes its value."""
     hints = get_type_hints(kind)
-    return tuple((field.name, _stored(field.name), _decoder(hints[field.name])) for field in fields(kind))
-
-
-def _stored(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join("UID" if word == "uid" else word.capitalize() for word in rest)
+    return tuple((field.name, camel_case(field.name), _decoder(hints[field.name])) for field in fields(kind))
 
 
 def _decoder(hint: Any) -> Callable[[Any], Any]:

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any, Final, NamedTuple, Protocol
 
 from holdfast_protocol.gates import SLOW_RANKS_ON_GPUS
+from holdfast_protocol.report import MAX_SLOW_RANKS
 from holdfast_train.accelerator_memory import peak_memory
 from holdfast_train.environment import Environment
 from holdfast_train.errors import StateError
@@ -22,7 +23,6 @@ __all__ = ["Judge", "Slow", "SlowRanks", "Told"]
 TIMES: Final = 1.33  # the median of the other ranks
 SHARE: Final = 0.1  # of a step: a rank that is slow at what takes no time delays nobody
 WINDOWS: Final = 3  # in a row
-MOST: Final = 8  # slow ranks that are told
 LOOKS: Final = 10  # in a window
 STALE: Final = 3  # as many times the usual pause without a word of some rank, after which nothing is known
 
@@ -82,7 +82,7 @@ class Judge:
             self._windows[rank] = self._windows[rank] + 1 if is_slow else 0
             if self._windows[rank] >= WINDOWS:
                 found.append(Slow(rank, one.pod, one.own, others, one.step, self._windows[rank]))
-        return tuple(sorted(found, key=lambda slow: (-slow.own, slow.rank))[:MOST])
+        return tuple(sorted(found, key=lambda slow: (-slow.own, slow.rank))[:MAX_SLOW_RANKS])
 
 
 class SlowRanks:

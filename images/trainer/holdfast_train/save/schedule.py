@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from holdfast_protocol.figures import number_text
+from holdfast_protocol.report import MAX_LINE
 from holdfast_protocol.settings import Every
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.environment import Credentials
@@ -22,7 +23,6 @@ RETRY_SECONDS: Final = 15.0  # from a failed save to the next one, or to the nex
 FINAL_PATIENCE: Final = 600.0  # as SAVE_PATIENCE, for the last save, after which there is nothing left to train
 STUCK_SECONDS: Final = 600.0  # after which a save that is still in flight is reported as a failure
 LONGEST_LINE: Final = 200
-LONGEST_WARNING: Final = 256  # characters; the operator refuses a report with a longer one
 _USER_INFO: Final = re.compile(r"//[^/@\s]+@")
 
 
@@ -87,7 +87,7 @@ class SaveSchedule:
 
     def record_memory(self, shortage: str) -> bool:
         """Report that a save may get the trainer killed; empty: it fits into the container's memory. True if new."""
-        known, self._progress.memory_warning = self._progress.memory_warning, shortage[:LONGEST_WARNING] or None
+        known, self._progress.memory_warning = self._progress.memory_warning, shortage[:MAX_LINE] or None
         is_new = bool(shortage) and known is None
         if is_new:
             say(shortage)

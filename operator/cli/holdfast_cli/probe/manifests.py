@@ -14,6 +14,7 @@ from holdfast.api.profile import ProfileTier, Tier
 from holdfast.api.scalars import format_duration
 from holdfast.core.observe.demand import accelerators_on
 from holdfast_cli.errors import CliError
+from holdfast_protocol.document import camel_case
 
 LONGEST_NAME: Final = 40  # characters of the name of a job
 FOLDER: Final = "probes"  # below the job's own prefix: the prefixes of all its probes
@@ -82,7 +83,7 @@ def make_probes(
 
 def left_out(tier: Raw) -> list[str]:
     """The fields of a profile's tier that a job cannot set, and that a probe therefore lacks."""
-    return [name for name in map(_camel, _PLATFORM_ONLY) if tier.get(name)]
+    return [name for name in map(camel_case, _PLATFORM_ONLY) if tier.get(name)]
 
 
 def storage_of_probes(raw: Raw, namespace: str) -> dict[str, Any]:
@@ -124,12 +125,7 @@ def _below(storage: dict[str, Any], folder: str) -> None:
 
 
 def _only_fields_of_a_job(tier: Raw) -> dict[str, Any]:
-    return {key: deepcopy(value) for key, value in tier.items() if key not in map(_camel, _PLATFORM_ONLY)}
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    return {key: deepcopy(value) for key, value in tier.items() if key not in map(camel_case, _PLATFORM_ONLY)}
 
 
 def _name(job: str, part: str, taken: Iterable[str]) -> str:

@@ -1,6 +1,7 @@
-"""Which ranks of a training that hangs are at fault. Pure.
+"""Which ranks of a training that hangs are at fault. The launcher says it, and `holdfast evidence`.
 
 All ranks stand still, because each step waits for all of them. The rank at fault is the one for which the others wait.
+The module `hang` compares nodes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from holdfast_protocol.hang import GROUP_NAME, MOST_GROUPS, Hang
+from .hang import GROUP_NAME, MOST_GROUPS, Hang
 
 # A frame in the report of Python's faulthandler, and files of libraries.
 _FRAME = re.compile(r' *File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)')
