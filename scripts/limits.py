@@ -21,7 +21,9 @@ FUNCTION_LINES = 60
 FOLDER_MODULES = 20
 NOT_COUNTED = ("__init__.py", "conftest.py")
 # What may be larger, as a path from the root, or `path:function`: why.
-EXCEPTIONS: dict[str, str] = {}
+EXCEPTIONS: dict[str, str] = {
+    "operator/holdfast/api": "one file for each part of the objects, and for each way to check and describe them",
+}
 
 
 class Large(NamedTuple):

@@ -69,12 +69,44 @@ class Elector:
         """Wait until this process leads. It only reads the lease while `may_compete` says no."""
         while True:
             try:
-                if await self._try_acquire():
+                if await self.acquire_once():
                     log.info("leading as %s", self._identity)
                     return
             except ApiError as error:
                 log.warning("cannot read or acquire the lease: %s", error)
             await asyncio.sleep(min(self._renew, self._duration / 5))
+
+    async def acquire_once(self) -> bool:
+        """Try once to take the lease; True if this process leads now. Raises ApiError."""
+        started = self._clock()
+        try:
+            lease = await self._client.request("GET", self._path, timeout=self._duration / 2)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            lease = {}
+        self._contact_at = started
+        spec = lease.get("spec") or {}
+        self.holder = spec.get("holderIdentity") or ""
+        if self.holder and self.holder != self._identity:
+            seen = (self.holder, lease["metadata"]["resourceVersion"])
+            if seen != self._seen:
+                self._seen, self._seen_at = seen, started
+                return False
+            if started - self._seen_at < float(spec.get("leaseDurationSeconds") or self._duration):
+                return False
+        if not self._may_compete():
+            return False
+        method, path = ("PUT", self._path) if lease else ("POST", self._collection)
+        self._asked = True
+        try:
+            answer = await self._client.request(method, path, body=self._body(lease), timeout=self._duration / 2)
+        except ApiError as error:
+            if error.conflict or error.already_exists:
+                return False
+            raise
+        self._record_renewal(answer, started)
+        return True
 
     async def keep(self) -> None:
         """Renew until cancelled. Raises LeadershipLostError once another process leads."""
@@ -150,37 +182,6 @@ class Elector:
         lease = await self._client.request("GET", self._path, timeout=3.0)
         is_own = (lease.get("spec") or {}).get("holderIdentity") == self._identity
         self._lease = lease if is_own else None
-
-    async def _try_acquire(self) -> bool:
-        started = self._clock()
-        try:
-            lease = await self._client.request("GET", self._path, timeout=self._duration / 2)
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            lease = {}
-        self._contact_at = started
-        spec = lease.get("spec") or {}
-        self.holder = spec.get("holderIdentity") or ""
-        if self.holder and self.holder != self._identity:
-            seen = (self.holder, lease["metadata"]["resourceVersion"])
-            if seen != self._seen:
-                self._seen, self._seen_at = seen, started
-                return False
-            if started - self._seen_at < float(spec.get("leaseDurationSeconds") or self._duration):
-                return False
-        if not self._may_compete():
-            return False
-        method, path = ("PUT", self._path) if lease else ("POST", self._collection)
-        self._asked = True
-        try:
-            answer = await self._client.request(method, path, body=self._body(lease), timeout=self._duration / 2)
-        except ApiError as error:
-            if error.conflict or error.already_exists:
-                return False
-            raise
-        self._record_renewal(answer, started)
-        return True
 
     def _record_renewal(self, lease: dict[str, Any], started: float) -> None:
         self._lease = lease

@@ -22,14 +22,14 @@ async def test_the_first_one_leads_and_the_second_waits_out_the_duration() -> No
     client, clock = FakeClient(), Clock()
     one, gate_one = candidate(client, clock, "one")
     two, gate_two = candidate(client, clock, "two")
-    assert await one._try_acquire()
+    assert await one.acquire_once()
     assert gate_one.is_open
-    assert not await two._try_acquire()
+    assert not await two.acquire_once()
     clock.tick(14)
-    assert not await two._try_acquire()
+    assert not await two.acquire_once()
     clock.tick(1.5)
     assert not gate_one.is_open  # it has stopped before the other starts
-    assert await two._try_acquire()
+    assert await two.acquire_once()
     assert gate_two.is_open
     assert client.objects[PATH]["spec"]["leaseTransitions"] == 1
 
@@ -38,18 +38,18 @@ async def test_a_renewal_starts_the_others_wait_anew() -> None:
     client, clock = FakeClient(), Clock()
     one, _ = candidate(client, clock, "one")
     two, _ = candidate(client, clock, "two")
-    await one._try_acquire()
-    await two._try_acquire()
+    await one.acquire_once()
+    await two.acquire_once()
     for _ in range(5):
         clock.tick(10)
         await one.renew_once()
-        assert not await two._try_acquire()
+        assert not await two.acquire_once()
 
 
 async def test_the_gate_shuts_by_itself_before_the_lease_is_over() -> None:
     client, clock = FakeClient(), Clock()
     one, gate = candidate(client, clock, "one")
-    await one._try_acquire()
+    await one.acquire_once()
     clock.tick(12.1)
     assert not gate.is_open
     with pytest.raises(NotLeadingError):
@@ -59,7 +59,7 @@ async def test_the_gate_shuts_by_itself_before_the_lease_is_over() -> None:
 async def test_an_unreachable_server_shuts_the_gate_and_an_untouched_lease_opens_it_again() -> None:
     client, clock = FakeClient(), Clock()
     one, gate = candidate(client, clock, "one")
-    await one._try_acquire()
+    await one.acquire_once()
     client.on("PUT", PATH, *[UNREACHABLE] * 6)
     for _ in range(6):
         clock.tick(5)
@@ -73,10 +73,10 @@ async def test_another_holder_ends_the_leadership_for_good() -> None:
     client, clock = FakeClient(), Clock()
     one, gate = candidate(client, clock, "one")
     two, _ = candidate(client, clock, "two")
-    await one._try_acquire()
-    await two._try_acquire()
+    await one.acquire_once()
+    await two.acquire_once()
     clock.tick(20)
-    assert await two._try_acquire()
+    assert await two.acquire_once()
     with pytest.raises(LeadershipLostError, match="two"):
         await one.renew_once()
     assert not gate.is_open
@@ -85,7 +85,7 @@ async def test_another_holder_ends_the_leadership_for_good() -> None:
 async def test_a_lost_answer_renews_only_by_a_further_write() -> None:
     client, clock = FakeClient(), Clock()
     one, gate = candidate(client, clock, "one")
-    await one._try_acquire()
+    await one.acquire_once()
     client.objects[PATH]["metadata"]["resourceVersion"] = "777"  # our own write, whose answer never came
     clock.tick(5)
     await one.renew_once()
@@ -98,7 +98,7 @@ async def test_a_lost_answer_renews_only_by_a_further_write() -> None:
 async def test_a_deleted_lease_ends_the_leadership() -> None:
     client, clock = FakeClient(), Clock()
     one, gate = candidate(client, clock, "one")
-    await one._try_acquire()
+    await one.acquire_once()
     del client.objects[PATH]
     with pytest.raises(LeadershipLostError, match="deleted"):
         await one.renew_once()
@@ -109,11 +109,11 @@ async def test_a_released_lease_is_taken_at_once() -> None:
     client, clock = FakeClient(), Clock()
     one, gate = candidate(client, clock, "one")
     two, _ = candidate(client, clock, "two")
-    await one._try_acquire()
-    assert not await two._try_acquire()
+    await one.acquire_once()
+    assert not await two.acquire_once()
     await one.release()
     assert not gate.is_open
-    assert await two._try_acquire()
+    assert await two.acquire_once()
 
 
 async def test_two_that_start_together_do_not_both_lead() -> None:
@@ -121,7 +121,7 @@ async def test_two_that_start_together_do_not_both_lead() -> None:
     one, _ = candidate(client, clock, "one")
     client.on("GET", PATH, ApiError(404, "NotFound", "no lease"))
     client.objects[PATH] = {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "other"}}
-    assert not await one._try_acquire()
+    assert not await one.acquire_once()
 
 
 async def test_a_follower_that_may_not_compete_reads_the_lease_and_does_not_take_it() -> None:
@@ -129,17 +129,17 @@ async def test_a_follower_that_may_not_compete_reads_the_lease_and_does_not_take
     gate = LeadershipGate(clock)
     may = False
     one = Elector(client, gate, namespace="ns", identity="one", clock=clock, may_compete=lambda: may)
-    assert not await one._try_acquire()
+    assert not await one.acquire_once()
     assert one.contact_age == 0
     may = True
-    assert await one._try_acquire()
+    assert await one.acquire_once()
 
 
 async def test_contact_ages_while_the_server_is_unreachable() -> None:
     client, clock = FakeClient(), Clock()
     one, _ = candidate(client, clock, "one")
     assert one.contact_age is None
-    await one._try_acquire()
+    await one.acquire_once()
     client.on("PUT", PATH, UNREACHABLE)
     clock.tick(5)
     await one.renew_once()
@@ -160,26 +160,33 @@ async def test_a_lease_whose_acquisition_was_not_awaited_is_released() -> None:
 
     client.on("POST", "leases", cancelled)
     with pytest.raises(asyncio.CancelledError):
-        await one._try_acquire()
+        await one.acquire_once()
     await one.release()
-    assert await two._try_acquire()
+    assert await two.acquire_once()
 
 
 async def test_a_lease_is_released_although_the_answer_to_a_renewal_got_lost() -> None:
     client, clock = FakeClient(), Clock()
     one, _ = candidate(client, clock, "one")
-    await one._try_acquire()
+    await one.acquire_once()
     client.objects[PATH]["metadata"]["resourceVersion"] = "777"
     await one.release()
     assert client.objects[PATH]["spec"]["holderIdentity"] == ""
 
 
-@pytest.mark.parametrize("asked", [True, False])
-async def test_a_lease_of_another_process_is_not_released(asked: bool) -> None:
+@pytest.mark.parametrize("has_asked", [True, False])
+async def test_a_lease_of_another_process_is_not_released(has_asked: bool) -> None:
     client, clock = FakeClient(), Clock()
     one, _ = candidate(client, clock, "one")
     two, _ = candidate(client, clock, "two")
-    await two._try_acquire()
-    one._asked = asked
+
+    def stopped(_: dict[str, Any]) -> Any:
+        raise asyncio.CancelledError
+
+    if has_asked:  # and it was stopped before the request arrived
+        client.on("POST", "leases", stopped)
+        with pytest.raises(asyncio.CancelledError):
+            await one.acquire_once()
+    await two.acquire_once()
     await one.release()
     assert client.objects[PATH]["spec"]["holderIdentity"] == "two"
