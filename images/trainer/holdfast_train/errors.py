@@ -191,7 +191,7 @@ class DataTooLargeError(DataError):
 class DataInvalidError(DataError):
     """The data, or its folder, cannot be used until a person changes something."""
 
-    reason = "DataInvalid"
+    reason = reasons.DATA_INVALID
     outcome = "misconfigured"
     exit_code = EXIT_MISCONFIGURED
 
@@ -265,14 +265,14 @@ class MisconfiguredStorageError(StorageError):
 class StorageDeniedError(MisconfiguredStorageError):
     """The credentials are wrong, have expired or lack a permission."""
 
-    reason = "StorageDenied"
+    reason = reasons.STORAGE_DENIED
     command_code = CommandCode.FORBIDDEN
 
 
 class StorageNotFoundError(MisconfiguredStorageError):
     """The bucket or the volume's folder does not exist."""
 
-    reason = "StorageNotFound"
+    reason = reasons.STORAGE_NOT_FOUND
     command_code = CommandCode.NOT_FOUND
 
 

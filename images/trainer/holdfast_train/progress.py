@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from holdfast_protocol.figures import UNKNOWN
-from holdfast_protocol.report import MAX_METRICS, Sender
+from holdfast_protocol.report import LIBRARY, MAX_METRICS, Sender
 from holdfast_train.accelerator_memory import peak_memory
 from holdfast_train.data_wait import DataShare
 from holdfast_train.pulse import Pulse
@@ -30,7 +30,7 @@ class Progress:
         self.resumed_from: dict[str, Any] | None = None
         self.checkpoint: dict[str, Any] | None = None
         self.save_error: str | None = None  # one line; None after a save has succeeded again
-        self.sender: Sender = "Library"  # "Folder" in the writer of checkpoint.folder, which knows no steps
+        self.sender: Sender = LIBRARY  # "Folder" in the writer of checkpoint.folder, which knows no steps
         self.slow_ranks: list[dict[str, Any]] = []  # for the operator; empty if none is slow, or nothing is known
         self.data = DataShare()
         self.measured = UNKNOWN  # figures that are numbers already; replaced, never changed

@@ -32,8 +32,8 @@ def torchrun_variables(trainer: Trainer, attempt: Attempt) -> Env:
     With one node its ranks meet on a free port (standalone), so pods may share a network. With several nodes the
     launcher sets the rest for each start of the program, since pods may be replaced.
     """
-    processes = {"PET_NPROC_PER_NODE": str(max(1, accelerators(trainer, attempt)))}
-    alone = {"PET_NNODES": "1", "PET_NODE_RANK": "0", "PET_STANDALONE": "1"}
+    processes = {variables.PROCESSES: str(max(1, accelerators(trainer, attempt)))}
+    alone = {variables.SEVERAL: "1", variables.RANK_OF_NODE: "0", variables.STANDALONE: "1"}
     return plain(processes | alone if attempt.nodes == 1 else processes)
 
 

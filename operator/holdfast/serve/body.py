@@ -16,6 +16,7 @@ from pydantic.alias_generators import to_camel
 from holdfast.api.trainer import MAX_NODES
 from holdfast_protocol import figures as table
 from holdfast_protocol import report
+from holdfast_protocol.endpoint import POD_UID
 from holdfast_protocol.figures import Figures
 
 MAX_RANKS = MAX_NODES * 1024  # more than the nodes of an attempt can have
@@ -92,7 +93,7 @@ class ProgressBody(_Part):
 
     sender: report.Sender
     attempt: Annotated[int, Field(ge=1, le=2**31 - 1)]
-    pod_uid: Annotated[Uid, Field(alias="podUID")]
+    pod_uid: Annotated[Uid, Field(alias=POD_UID)]
     state: report.State
     step: Step | None = None
     steps: Step | None = None

@@ -27,7 +27,7 @@ from holdfast_protocol.document import DocumentError, encode, read_json
 from holdfast_protocol.endpoint import LONGEST_WAIT, POD_UID
 from holdfast_protocol.member import read_report
 from holdfast_protocol.orders import Orders
-from holdfast_protocol.report import EVERY_SECONDS, MAX_BODY
+from holdfast_protocol.report import EVERY_SECONDS, MAX_BODY, OBEY
 
 log = logging.getLogger(__name__)
 
@@ -167,8 +167,7 @@ class ProgressServer:
             raise RequestError(403, _OTHER_POD)
         self._check(request, identity, body.attempt)
         self._book.receive((request.match_info["namespace"], request.match_info["job"]), body, self._now())
-        obeys = body.sender in ("Library", "Folder")  # the others do not know orders
-        orders = self._board.open_for(body.pod_uid, body.acknowledged) if obeys else ()
+        orders = self._board.open_for(body.pod_uid, body.acknowledged) if body.sender in OBEY else ()
         return _answer(200, encode(Orders(orders=orders, report_every_seconds=self._report_every)))
 
     async def _member(self, request: web.Request) -> web.Response:

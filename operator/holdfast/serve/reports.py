@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from holdfast.core.observe.report import Report, SavedCheckpoint, SlowRank, Staging, view
 from holdfast.serve.body import FirstStep, ProgressBody, Saved, SlowRankBody
-from holdfast_protocol.report import MAX_METRICS, Sender
+from holdfast_protocol.report import FOLDER, MAX_METRICS, RELAY, Sender
 
 LONGEST_SAVE = 86_400.0  # seconds; a longer save in a report is cut to this
 LONGEST_AGE = 366 * 86_400.0  # seconds; the same for the age of a first step
@@ -59,7 +59,7 @@ class ReportBook:
         if pod is not None and pod.view.attempt != body.attempt:
             pod = None  # another attempt works in the same pod
         reports = pod.reports if pod else {}
-        put_back = reports["Folder"].resumed_step if "Folder" in reports else None
+        put_back = reports[FOLDER].resumed_step if FOLDER in reports else None
         reports[body.sender] = _after(reports.get(body.sender), body, now, put_back)
         before, report = pod.view if pod else None, view(reports)
         self._pods[body.pod_uid] = _Pod(reports, report)
@@ -116,13 +116,13 @@ def _after(before: Report | None, body: ProgressBody, now: datetime, put_back: i
     last = before or Report(body.pod_uid, body.attempt, now, body.state, senders=(body.sender,))
     step = last.step if body.step is None else body.step
     resumed = body.resumed_from.step if body.resumed_from else last.resumed_step
-    says_no_step = body.sender == "Folder" and body.resumed_from is not None and body.resumed_from.step == 0
+    says_no_step = body.sender == FOLDER and body.resumed_from is not None and body.resumed_from.step == 0
     first_step, first_step_at = last.first_step, last.first_step_at
-    if body.sender == "Relay" and first_step == put_back:
+    if body.sender == RELAY and first_step == put_back:
         first_step = None  # told before it was known that this step was put back
     # Right after its start a trainer reports the step at which it resumed: another attempt trained that step.
-    own = step if step != (put_back if body.sender == "Relay" else resumed) else None
-    if first_step is None and own and (body.sender == "Relay" or own > (resumed or 0)):
+    own = step if step != (put_back if body.sender == RELAY else resumed) else None
+    if first_step is None and own and (body.sender == RELAY or own > (resumed or 0)):
         first_step, first_step_at = _first_step(body.first_step, resumed or 0, own, now)
     grew = step is not None and (last.step is None or step > last.step)
     return replace(

@@ -15,6 +15,9 @@ COMMAND_NOT_FOUND = "CommandNotFound"
 COMMAND_NOT_EXECUTABLE = "CommandNotExecutable"
 STORAGE_UNREACHABLE = "StorageUnreachable"
 STORAGE_FAILED = "StorageFailed"
+STORAGE_DENIED = "StorageDenied"
+STORAGE_NOT_FOUND = "StorageNotFound"
+DATA_INVALID = "DataInvalid"
 
 
 def of_signal(number: int) -> str:

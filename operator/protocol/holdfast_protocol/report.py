@@ -11,6 +11,11 @@ import re
 from typing import Final, Literal
 
 Sender = Literal["Library", "Relay", "Folder", "Stager"]
+LIBRARY: Final = "Library"
+RELAY: Final = "Relay"
+FOLDER: Final = "Folder"
+STAGER: Final = "Stager"
+OBEY: Final = (LIBRARY, FOLDER)  # the others do not know orders
 State = Literal["waiting", "starting", "training", "saving", "left", "completed"]
 
 MAX_BODY: Final = 64 * 1024  # bytes

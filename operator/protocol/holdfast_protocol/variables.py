@@ -31,6 +31,10 @@ NEWEST_CHECKPOINT = "HOLDFAST_NEWEST_CHECKPOINT"
 VERDICT_DIR = "HOLDFAST_VERDICT_DIR"
 KEEPER = "HOLDFAST_KEEPER"
 IN_PLACE = "HOLDFAST_IN_PLACE"
+PROCESSES = "PET_NPROC_PER_NODE"  # the defaults of torchrun: the operator sets those of one node, the launcher others
+SEVERAL = "PET_NNODES"
+RANK_OF_NODE = "PET_NODE_RANK"
+STANDALONE = "PET_STANDALONE"
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")  # of a Secret; the last one is optional
 
 
@@ -47,6 +51,11 @@ def has_several_nodes(environment: Mapping[str, str]) -> bool:
 def is_first(environment: Mapping[str, str]) -> bool:
     """True in the first pod of an attempt."""
     return environment.get(RANK, "0") in ("", "0")
+
+
+def is_one_process(environment: Mapping[str, str]) -> bool:
+    """True if each node of the attempt has one process, which needs no torchrun."""
+    return environment.get(PROCESSES, "1") == "1"
 
 
 class Variable(NamedTuple):

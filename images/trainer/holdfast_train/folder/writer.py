@@ -18,7 +18,7 @@ from typing import IO, Any, Final
 
 from holdfast_protocol import reasons, variables
 from holdfast_protocol.orders import DRAIN, Order
-from holdfast_protocol.report import MAX_LINE
+from holdfast_protocol.report import FOLDER, MAX_LINE
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.quarantine import BROKEN
 from holdfast_train.environment import Environment
@@ -74,7 +74,7 @@ class FolderWriter:
         self._rate = RateLimit(environment.upload_rate, BURST_BYTES)
         self._watch = Watch(root, pattern)
         self._progress = Progress()
-        self._progress.sender = "Folder"
+        self._progress.sender = FOLDER
         self._reported = Reported(environment.verdict_folder, self._storage, environment.identity)
         self._reporter: Reporter | None = None
         self._checkpoints: Checkpoints | None = None

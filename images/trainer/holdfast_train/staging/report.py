@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from holdfast_protocol.document import decode
-from holdfast_protocol.endpoint import PROGRESS
+from holdfast_protocol.endpoint import POD_UID, PROGRESS
 from holdfast_protocol.orders import Orders
-from holdfast_protocol.report import EVERY_SECONDS
+from holdfast_protocol.report import EVERY_SECONDS, STAGER
 from holdfast_train.environment import Environment
 from holdfast_train.pod.launcher.connection import Connection, Target
 from holdfast_train.say import say
@@ -66,9 +66,9 @@ class StagingReporter:
 
     def _body(self, *, is_over: bool) -> dict[str, Any]:
         return {
-            "sender": "Stager",
+            "sender": STAGER,
             "attempt": self._identity.attempt,
-            "podUID": self._identity.pod_uid,
+            POD_UID: self._identity.pod_uid,
             "state": "starting",
             "staging": {"bytes": self._counts.done, "total": self._counts.total, "over": is_over},
             "sentAt": datetime.now(UTC).isoformat(timespec="milliseconds"),

@@ -31,7 +31,7 @@ from holdfast_protocol import reasons
 
 # Verdicts that end only a job that never ran. A storage refuses every node; an image may differ between nodes, if its
 # tag was given to another one, or a pull has left a part of it.
-STORAGE_REFUSES = frozenset(("StorageDenied", "StorageNotFound", "DataInvalid"))
+STORAGE_REFUSES = frozenset((reasons.STORAGE_DENIED, reasons.STORAGE_NOT_FOUND, reasons.DATA_INVALID))
 IMAGE_REFUSES = frozenset((EndReason.COMMAND_NOT_FOUND, reasons.COMMAND_NOT_EXECUTABLE, EndReason.PYTHON_INCOMPLETE))
 
 # --- deeds of rows ----------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from holdfast.core.observe.pods import PodView
 from holdfast_protocol.figures import UNKNOWN, Figures
-from holdfast_protocol.report import Sender, State
+from holdfast_protocol.report import FOLDER, LIBRARY, RELAY, STAGER, Sender, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +84,17 @@ class Report:
     staging: Staging | None = None  # the data is copied, and no program has reported yet
     ignored_step: int | None = None  # it put this step back, and the program began at an earlier one
     put_back_without_step: bool = False  # it put back a checkpoint whose name says no step
-    senders: tuple[Sender, ...] = ("Library",)
+    senders: tuple[Sender, ...] = (LIBRARY,)
 
     @property
     def relayed(self) -> bool:
         """True if the launcher reports for a program without Holdfast's library: it resumes at a step of its own."""
-        return "Relay" in self.senders
+        return RELAY in self.senders
 
     @property
     def folder(self) -> bool:
         """True if the writer of checkpoint.folder put back what the program resumes from, and saves."""
-        return "Folder" in self.senders
+        return FOLDER in self.senders
 
 
 def view(reports: Mapping[Sender, Report]) -> Report:
@@ -103,11 +103,11 @@ def view(reports: Mapping[Sender, Report]) -> Report:
     The library knows everything. Without it, steps and figures are the relay's, and checkpoints the folder's writer's.
     The stager counts until a program has reported.
     """
-    relay, folder = reports.get("Relay"), reports.get("Folder")
-    if "Library" in reports:
-        return reports["Library"]
+    relay, folder = reports.get(RELAY), reports.get(FOLDER)
+    if LIBRARY in reports:
+        return reports[LIBRARY]
     if relay is None or folder is None:
-        return relay or folder or reports["Stager"]
+        return relay or folder or reports[STAGER]
     newest = max(relay, folder, key=lambda report: report.received_at)
     # A program that resumed may tell the step that was put back before it trains. One that did not resume tells an
     # earlier step. Either of the two may report first.
@@ -115,7 +115,7 @@ def view(reports: Mapping[Sender, Report]) -> Report:
     began_anew = first is not None and first < (folder.resumed_step or 0)
     return replace(
         folder,
-        senders=("Relay", "Folder"),
+        senders=(RELAY, FOLDER),
         received_at=newest.received_at,
         state=newest.state,
         step=relay.step,

@@ -184,7 +184,7 @@ def in_place(environment: dict[str, str], new: Starter) -> Iterator[Starter]:
     """
     with contextlib.ExitStack() as stack:
         starter = new
-        may = settings.read(environment).is_on(RESTART_IN_PLACE) and environment.get("PET_NPROC_PER_NODE", "1") == "1"
+        may = settings.read(environment).is_on(RESTART_IN_PLACE) and variables.is_one_process(environment)
         if may and (folder := stack.enter_context(temporary_folder())):
             try:
                 starter = stack.enter_context(contextlib.closing(InPlace(folder, new)))

@@ -15,7 +15,7 @@ from .connection import Target
 _REFUSED = re.compile(
     r"(?:^|\s)(--(?:standalone|nnodes|node[-_]rank|max[-_]restarts|rdzv[-_](?:backend|conf|endpoint|id)|master[-_](?:addr|port)))(?=[=\s]|$)"
 )
-_REFUSED_VARIABLES = ("PET_STANDALONE", "PET_RDZV_ENDPOINT", "PET_MAX_RESTARTS")
+_REFUSED_VARIABLES = (variables.STANDALONE, "PET_RDZV_ENDPOINT", "PET_MAX_RESTARTS")
 
 
 class Member(NamedTuple):
@@ -70,8 +70,8 @@ def attempt_variables(environment: Mapping[str, str], member: Member, order: Mem
     found = {name: value for name, value in environment.items() if name != variables.PREDECESSOR}
     found |= {
         variables.ATTEMPT: str(order.attempt),
-        "PET_NNODES": nodes,
-        "PET_NODE_RANK": rank,
+        variables.SEVERAL: nodes,
+        variables.RANK_OF_NODE: rank,
         "PET_MASTER_ADDR": order.address,
         "PET_MASTER_PORT": port,
         "PET_RDZV_BACKEND": "static",
@@ -81,6 +81,6 @@ def attempt_variables(environment: Mapping[str, str], member: Member, order: Mem
     }
     if order.predecessor is not None:
         found[variables.PREDECESSOR] = str(order.predecessor)
-    if environment.get("PET_NPROC_PER_NODE", "1") == "1":  # the program needs no torchrun: it is the rank of its node
+    if variables.is_one_process(environment):  # the program needs no torchrun: it is the rank of its node
         found |= {"RANK": rank, "WORLD_SIZE": nodes, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     return found

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from holdfast_protocol.endpoint import POD_UID
 from holdfast_protocol.figures import MAX_COUNT, number_text
-from holdfast_protocol.report import MAX_METRICS, METRIC_NAME
+from holdfast_protocol.report import MAX_METRICS, METRIC_NAME, RELAY
 
 PATH = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
 MOST_METRICS = 256  # as Kubeflow's API allows
@@ -53,7 +54,7 @@ class RelayedReport:
     """The body of the next report of one program. Its pace counts from the first step that the program told."""
 
     def __init__(self, attempt: int, pod_uid: str) -> None:
-        self._who = {"sender": "Relay", "attempt": attempt, "podUID": pod_uid}
+        self._who = {"sender": RELAY, "attempt": attempt, POD_UID: pod_uid}
         self._first: tuple[int, float] | None = None  # step, and time.monotonic()
         self._state = "starting"
 
