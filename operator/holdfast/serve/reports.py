@@ -60,11 +60,12 @@ class ReportBook:
             pod = None  # another attempt works in the same pod
         reports = pod.reports if pod else {}
         put_back = reports[FOLDER].resumed_step if FOLDER in reports else None
-        reports[body.sender] = _after(reports.get(body.sender), body, now, put_back)
+        last = reports.get(body.sender)
+        reports[body.sender] = told = _after(last, body, now, put_back)
         before, report = pod.view if pod else None, view(reports)
         self._pods[body.pod_uid] = _Pod(reports, report)
-        if report.checkpoint and before is not None and before.checkpoint != report.checkpoint:
-            self.saved(report.checkpoint)
+        if told.checkpoint and last is not None and last.checkpoint != told.checkpoint:
+            self.saved(told.checkpoint)
         if before is None or _urgent(before, report):
             self._woken[job] = now
             self._wake(job, True)

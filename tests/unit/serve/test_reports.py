@@ -87,6 +87,18 @@ def test_the_relay_and_the_writer_of_the_folder_are_one_report(order: tuple[int,
     assert desk.report.first_step == 25
 
 
+def test_what_was_saved_before_the_operator_listened_is_not_counted_as_new() -> None:
+    """Breaks if an operator that restarts counts a checkpoint again because another sender was faster."""
+    desk, saved = Desk(), []
+    desk.book.saved = saved.append
+    desk.say("Relay", step=25)
+    desk.say("Folder", checkpoint=SAVED)
+    assert saved == []
+    desk.say("Folder", checkpoint={**SAVED, "step": 6})
+    desk.say("Folder", checkpoint={**SAVED, "step": 6})
+    assert [one.step for one in saved] == [6]
+
+
 # Breaks if a program that does not resume from the folder is said to have lost nothing.
 def test_a_program_that_begins_anew_beside_what_was_put_back() -> None:
     desk = Desk()
