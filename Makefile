@@ -76,7 +76,7 @@ lock: ## Resolve all requirement files; ARGS=--upgrade takes the newest versions
 	$(COMPILE) requirements/build.in -o requirements/build.txt
 	$(COMPILE) images/trainer/pyproject.toml -o requirements/init.txt
 	$(COMPILE) pyproject.toml -o requirements/operator.txt
-	$(COMPILE) images/trainer/pyproject.toml --extra torch -o requirements/trainer.txt
+	$(COMPILE) images/trainer/pyproject.toml images/model/pyproject.toml --extra torch -o requirements/trainer.txt
 	$(COMPILE) pyproject.toml images/trainer/pyproject.toml --all-extras --group pyproject.toml:dev -o requirements/dev.txt
 	$(COMPILE) --group pyproject.toml:docs --constraint requirements/dev.txt -o requirements/docs.txt
 	$(COMPILE) requirements/bench.in -o requirements/bench.txt

@@ -3,7 +3,7 @@
 import re
 from html.parser import HTMLParser
 
-VOID = {"meta", "link", "br"}
+VOID = {"meta", "link", "br", "input", "col", "img"}
 
 
 class Read(HTMLParser):
@@ -14,7 +14,7 @@ class Read(HTMLParser):
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.texts: list[str] = []
         self._open: list[str] = []
-        self.feed(html)
+        self.feed(str(html))  # a plain text: parts of Markup are Markup
         self.close()
         if self._open:
             raise ValueError(f"not closed: {self._open}")

@@ -6,11 +6,13 @@ from typing import Final
 from holdfast_model.census.summary import Summary, evenness
 from holdfast_model.pages.document import document
 from holdfast_model.pages.drawings import bar
-from holdfast_model.pages.fragments import Figure, Markup, figures, note, paragraph, table, title
+from holdfast_model.pages.fragments import Figure, table
+from holdfast_model.pages.template import Markup, Template
 
 __all__ = ["NOTES", "as_page", "split_name"]
 
 MOST_CLASSES: Final = 200
+_HTML: Final = Template(__name__)
 NOTES: Final = {
     "bad boxes": "boxes without an area, or not of four numbers, which are not counted",
     "empty": "files without a byte",
@@ -40,8 +42,8 @@ def split_name(split: str) -> str:
     return split or "all"
 
 
-def _heading(summary: Summary) -> str:
-    totals, wrong = summary.totals(), list(summary.wrong())
+def _heading(summary: Summary) -> Markup:
+    totals = summary.totals()
     found = [
         *_counted(summary),
         Figure("classes", f"{len(totals):,}"),
@@ -55,8 +57,8 @@ def _heading(summary: Summary) -> str:
         ]
     whole = "images" if summary.boxes else "samples"
     found.append(Figure("in more than one split", f"{summary.twins.across:,}", f"{whole} with the same bytes"))
-    state = "".join(map(note, wrong)) or paragraph("Nothing is wrong that can be seen from names and bytes.", "good")
-    return title("Data set", f"{summary.place}, read as {summary.layout}") + state + figures(found)
+    lead = f"{summary.place}, read as {summary.layout}"
+    return _HTML.heading(lead=lead, wrong=list(summary.wrong()), found=found)
 
 
 def _counted(summary: Summary) -> list[Figure]:
@@ -75,7 +77,7 @@ def _unlabelled(summary: Summary) -> str:
     return f"{count:,} without a label" if count else "all have a label"
 
 
-def _splits(summary: Summary) -> str:
+def _splits(summary: Summary) -> Markup:
     names, missing, rows = list(summary.totals()), summary.missing(), []
     for split, one in summary.counts.items():
         counts = {name: one.get(name, 0) for name in names}
@@ -90,7 +92,7 @@ def _splits(summary: Summary) -> str:
         ])  # fmt: skip
     counted = ["images", "without a box", "boxes"] if summary.boxes else ["samples", "no label"]
     columns = ["split", *counted, "classes", "missing classes", "evenness", "largest", "smallest"]
-    return "<h2>Splits</h2>" + table(columns, rows)
+    return _HTML.splits(table(columns, rows))
 
 
 def _numbers(summary: Summary, split: str, labelled: int) -> list[str]:
@@ -100,10 +102,10 @@ def _numbers(summary: Summary, split: str, labelled: int) -> list[str]:
     return [f"{summary.boxes.images[split]:,}", f"{summary.boxes.empty[split]:,}", f"{labelled:,}"]
 
 
-def _classes(summary: Summary, totals: Mapping[str, int]) -> str:
+def _classes(summary: Summary, totals: Mapping[str, int]) -> Markup:
     classes, splits = summary.classes, list(summary.counts)
     if not classes:
-        return ""
+        return Markup()
     shown = classes if len(classes) <= MOST_CLASSES else [*classes[: MOST_CLASSES // 2], *classes[-MOST_CLASSES // 2 :]]
     most = max(totals.values()) or 1
     rows = [
@@ -114,8 +116,8 @@ def _classes(summary: Summary, totals: Mapping[str, int]) -> str:
     units, before = (["boxes", "images"], "boxes, ") if summary.boxes else (["samples"], "")
     columns = ["class", "", *units, *([f"{before}{split_name(split)}" for split in splits] if len(splits) > 1 else [])]
     left = len(classes) - len(shown)
-    more = paragraph(f"{left:,} classes in the middle are not shown; --json has all.", "quiet") if left else ""
-    return "<h2>Classes</h2>" + table(columns, rows, left=2) + more
+    left_out = f"{left:,} classes in the middle are not shown; --json has all." if left else ""
+    return _HTML.classes(found=table(columns, rows, left=2), left_out=left_out)
 
 
 def _images_with(summary: Summary, name: str) -> list[str]:
@@ -125,26 +127,26 @@ def _images_with(summary: Summary, name: str) -> list[str]:
 
 
 def _count(count: int) -> str:
-    return f"{count:,}" if count else Markup('<span class="bad">0</span>')
+    return f"{count:,}" if count else _HTML.zero()
 
 
-def _twins(summary: Summary) -> str:
+def _twins(summary: Summary) -> Markup:
     if not summary.twins.examples:
-        return ""
+        return Markup()
     rows = [[kind, ", ".join(names)] for kind, names in summary.twins.examples]
     conflicts = "" if summary.boxes else f"With different labels: {summary.twins.conflicts:,}. "
     text = f"Across splits: {summary.twins.across:,}. {conflicts}Repeated within a split: {summary.twins.within:,}."
     whole = "images" if summary.boxes else "samples"
-    heading = f"<h2>{whole.capitalize()} with the same bytes</h2>"
-    return heading + paragraph(text) + table(["where", whole], rows, left=2)
+    heading = f"{whole.capitalize()} with the same bytes"
+    return _HTML.twins(heading=heading, text=text, found=table(["where", whole], rows, left=2))
 
 
-def _seen(summary: Summary) -> str:
+def _seen(summary: Summary) -> Markup:
     rows = [
         [NOTES[kind], f"{count:,}", ", ".join(summary.seen.names.get(kind, [])[:5])]
         for kind, count in sorted(summary.seen.counts.items())
     ]
-    return "<h2>Also seen</h2>" + table(["what", "number", "first ones"], rows, left=3) if rows else ""
+    return _HTML.seen(table(["what", "number", "first ones"], rows, left=3)) if rows else Markup()
 
 
 def _share(value: float | None) -> str:

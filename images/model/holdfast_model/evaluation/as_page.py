@@ -1,6 +1,8 @@
 """A comparison as a page."""
 
-from typing import Final
+import base64
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from holdfast_model.evaluation.comparison import Comparison
 from holdfast_model.evaluation.measure import Result
@@ -8,7 +10,8 @@ from holdfast_model.evaluation.pictures import as_png
 from holdfast_model.evaluation.scores import ClassScores, interval
 from holdfast_model.pages.document import document
 from holdfast_model.pages.drawings import bar, matrix, reliability
-from holdfast_model.pages.fragments import Figure, figures, folded, note, paragraph, picture, size_text, table, title
+from holdfast_model.pages.fragments import Figure, Table, size_text, table
+from holdfast_model.pages.template import Markup, Template
 
 __all__ = ["as_page"]
 
@@ -18,28 +21,31 @@ MOST_CONFUSED: Final = 15
 MOST_PICTURES: Final = 2 << 20
 """Bytes of all pictures in a page."""
 NOTHING: Final = "–"
+_HTML: Final = Template(__name__)
 
 
 def as_page(comparison: Comparison) -> str:
     """One HTML file. The result that ships has all its details; those of the others are folded."""
     ships = comparison.ships
-    parts = [_heading(comparison, ships), _table(comparison, ships)]
+    parts = [_heading(comparison, ships), _variants(comparison, ships)]
     if ships is not None and ships.classes is not None:
-        parts += [_classes(ships.classes, _name(ships)), _confusion(ships.classes), _calibration(ships.classes)]
-        parts.append(_worst(ships.classes))
-    parts += [_others(comparison, ships), _missing(comparison)]
-    return document(f"Evaluation on {comparison.data}", parts)
+        shown, notes = _classes(ships.classes)
+        parts.append(_HTML.classes(name=_name(ships), found=shown, notes=notes))
+        parts += [_confusion(ships.classes), _calibration(ships.classes), _worst(ships.classes)]
+    if others := list(_others(comparison, ships)):
+        parts.append(_HTML.others(others))
+    return document(f"Evaluation on {comparison.data}", [*parts, _missing(comparison)])
 
 
 def _name(one: Result) -> str:
     return f"{one.candidate.name} {one.candidate.variant}"
 
 
-def _heading(comparison: Comparison, ships: Result | None) -> str:
+def _heading(comparison: Comparison, ships: Result | None) -> Markup:
     many = "" if comparison.samples is None else f", {comparison.samples:,} samples"
-    head = title("Evaluation", f"{comparison.data}{many}")
+    lead = f"{comparison.data}{many}"
     if ships is None:
-        return head + note("No variant has a score, so none ships.")
+        return _HTML.nothing_ships(lead)
     reason = (
         f"{_name(ships)} ships: it is the smallest variant whose {comparison.metric} is at most "
         f"{comparison.max_drop:g} worse than the best one."
@@ -61,11 +67,11 @@ def _heading(comparison: Comparison, ships: Result | None) -> str:
         found.append(Figure("time of a call", _seconds(ships.call_seconds), _many(ships)))
     warning = ""
     if ships.classes is not None and _half(ships.classes) > comparison.max_drop:
-        warning = paragraph(
+        warning = (
             f"With {ships.classes.samples:,} samples the accuracy is known to about {_half(ships.classes):.1%}. "
-            "The column +/- says how well a difference between two variants is known.", "quiet",
-        )  # fmt: skip
-    return head + paragraph(reason) + figures(found) + warning
+            "The column +/- says how well a difference between two variants is known."
+        )
+    return _HTML.heading(lead=lead, reason=reason, found=found, warning=warning)
 
 
 def _half(scores: ClassScores) -> float:
@@ -90,7 +96,7 @@ def _many(one: Result) -> str:
     )
 
 
-def _table(comparison: Comparison, ships: Result | None) -> str:
+def _variants(comparison: Comparison, ships: Result | None) -> Markup:
     points = comparison.metric == "accuracy"
 
     def share(value: float | None) -> str:
@@ -107,16 +113,12 @@ def _table(comparison: Comparison, ships: Result | None) -> str:
     ]  # fmt: skip
     columns = ["", "package", "variant", "size", "time of a call", "samples", comparison.metric, "worse by", "+/-"]
     marked = [number for number, one in enumerate(comparison.scored) if one is ships]
-    hint = "The time is the median of all calls on this machine, with the way to the model's process and back."
-    failed = "".join(note(f"{_name(one)} has no score: {one.why}") for one in comparison.failed)
-    return "<h2>Variants</h2>" + table(columns, rows, left=3, marked=marked) + paragraph(hint, "quiet") + failed
+    failed = [f"{_name(one)} has no score: {one.why}" for one in comparison.failed]
+    return _HTML.variants(found=table(columns, rows, left=3, marked=marked), failed=failed)
 
 
-def _classes(scores: ClassScores, name: str) -> str:
-    return f"<h2>Classes</h2>{paragraph(f'Of {name}.', 'quiet')}" + _class_table(scores)
-
-
-def _class_table(scores: ClassScores) -> str:
+def _classes(scores: ClassScores) -> tuple[Table, tuple[str, str]]:
+    """The table, the worst classes first; the names of classes without a sample; and what is not shown."""
     rows = sorted(scores.rows(), key=lambda row: (row.recall is None, row.recall or 0.0, row.name))
     shown = rows[:MOST_CLASSES]
     lines = [
@@ -126,15 +128,12 @@ def _class_table(scores: ClassScores) -> str:
     ]  # fmt: skip
     made = table(["class", "", "recall", "precision", "samples", "predicted"], lines, left=2)
     empty = [row.name for row in rows if not row.count]
-    if empty:
-        some = ", ".join(empty[:10]) + (f" and {len(empty) - 10:,} more" if len(empty) > 10 else "")
-        made += note(f"No sample of the data is of: {some}. Nothing is known of these classes.")
-    if len(rows) > len(shown):
-        made += paragraph(f"The {len(shown)} worst of {len(rows):,} classes; evaluation.json has all.", "quiet")
-    return made
+    some = ", ".join(empty[:10]) + (f" and {len(empty) - 10:,} more" if len(empty) > 10 else "")
+    left_out = f"The {len(shown)} worst of {len(rows):,} classes; evaluation.json has all."
+    return made, (some, left_out if len(rows) > len(shown) else "")
 
 
-def _confusion(scores: ClassScores) -> str:
+def _confusion(scores: ClassScores) -> Markup:
     rows = scores.rows()
     pairs = [
         [rows[label].name, rows[named].name, f"{count:,}", _share(count / rows[label].count)]
@@ -142,20 +141,14 @@ def _confusion(scores: ClassScores) -> str:
         if label != named
     ][:MOST_CONFUSED]
     listed = table(["true class", "taken for", "samples", "of the class"], pairs, left=2)
-    if not pairs:
-        listed = paragraph("No sample was taken for another class.")
-    drawn = ""
+    drawn = Markup()
     if len(rows) <= MOST_IN_MATRIX:
         counts = [[scores.confusion[row, column] for column in range(len(rows))] for row in range(len(rows))]
         drawn = matrix([row.name for row in rows], counts)
-    return f'<h2>What is taken for what</h2><div class="side">{_boxed(drawn)}{_boxed(listed)}</div>'
+    return _HTML.confusion(drawn=drawn, pairs=listed)
 
 
-def _boxed(part: str) -> str:
-    return f"<div>{part}</div>" if part else ""
-
-
-def _calibration(scores: ClassScores) -> str:
+def _calibration(scores: ClassScores) -> Markup:
     rows = [
         [f"{number / len(scores.bins()):.0%} to {(number + 1) / len(scores.bins()):.0%}", f"{count:,}",
          _share(confidence), _share(accuracy)]
@@ -169,57 +162,60 @@ def _calibration(scores: ClassScores) -> str:
         f"{kind}. A dot on the line: the model is right as often as it says. Below the line, it is too sure. "
         f"The mean distance, by samples, is {scores.calibration_error():.2%} (expected calibration error)."
     )
-    listed = table(["confidence", "samples", "mean", "right"], rows)
-    drawn = reliability(scores.bins())
-    return f'<h2>Calibration</h2>{paragraph(text)}<div class="side">{_boxed(drawn)}{_boxed(listed)}</div>'
+    bins = table(["confidence", "samples", "mean", "right"], rows)
+    return _HTML.calibration(text=text, drawn=reliability(scores.bins()), bins=bins)
 
 
-def _worst(scores: ClassScores) -> str:
-    rows, found, bytes_left = scores.rows(), scores.worst(), MOST_PICTURES
+class _Picture(NamedTuple):
+    """A sample as the model sees it. `png`: base64."""
+
+    png: str
+    name: str
+    said: str
+    sure: str
+
+
+def _worst(scores: ClassScores) -> Markup:
+    rows, bytes_left = scores.rows(), MOST_PICTURES
     drawn, listed = [], []
-    for one in found:
+    for one in scores.worst():
         said = f"{rows[one.label].name}, taken for {rows[one.predicted].name}"
         if one.label == one.predicted:
             said = f"{rows[one.label].name}, and not sure of it"
         png = as_png(one.picture) if one.picture is not None else None
         if png is not None and len(png) <= bytes_left:
             bytes_left -= len(png)
-            drawn.append(picture(png, one.name, said, [f"{one.confidence:.0%} sure", one.name]))
+            drawn.append(_Picture(base64.b64encode(png).decode(), one.name, said, f"{one.confidence:.0%}"))
         else:
             listed.append([one.name, rows[one.label].name, rows[one.predicted].name, f"{one.confidence:.0%}"])
-    if not found:
-        return "<h2>Worst examples</h2>" + paragraph("The model gives every true class more than half.")
-    text = "Samples whose true class the model finds least likely"
-    text += ", as the model sees them. Look at their labels first." if drawn else ". Look at their labels first."
-    pictures = f'<div class="pictures">{"".join(drawn)}</div>' if drawn else ""
-    return f"<h2>Worst examples</h2>{paragraph(text, 'quiet')}{pictures}" + table(
-        ["sample", "true class", "taken for", "confidence"], listed, left=3
+    columns = ["sample", "true class", "taken for", "confidence"]
+    return _HTML.worst(pictures=drawn, listed=table(columns, listed, left=3))
+
+
+class _Other(NamedTuple):
+    """The classes of a variant that does not ship. `notes`: as of `_classes`."""
+
+    name: str
+    table: Table
+    notes: tuple[str, str]
+    in_short: str
+
+
+def _others(comparison: Comparison, ships: Result | None) -> Iterator[_Other]:
+    for one in comparison.scored:
+        if one is not ships and (scores := one.classes) is not None:
+            in_short = f"Calibration error {scores.calibration_error():.2%}, mean loss {scores.mean_loss:.4f}."
+            yield _Other(_name(one), *_classes(scores), in_short)
+
+
+def _missing(comparison: Comparison) -> Markup:
+    left_out = [[one.name, one.variant, one.left_out] for one in comparison.left_out]
+    damaged = [[name, why] for name, why in list(comparison.damaged.items())[:MOST_CLASSES]]
+    return _HTML.missing(
+        left_out=table(["package", "variant", "why"], left_out, left=3),
+        damaged=table(["sample", "why"], damaged, left=2),
+        count=f"{len(comparison.damaged):,}",
     )
-
-
-def _others(comparison: Comparison, ships: Result | None) -> str:
-    parts = [
-        folded(_name(one), _class_table(one.classes) + _in_short(one.classes))
-        for one in comparison.scored
-        if one is not ships and one.classes is not None
-    ]
-    return "<h2>Classes of the other variants</h2>" + "".join(parts) if parts else ""
-
-
-def _in_short(scores: ClassScores) -> str:
-    return paragraph(f"Calibration error {scores.calibration_error():.2%}, mean loss {scores.mean_loss:.4f}.", "quiet")
-
-
-def _missing(comparison: Comparison) -> str:
-    parts = []
-    if comparison.left_out:
-        rows = [[one.name, one.variant, one.left_out] for one in comparison.left_out]
-        parts.append("<h2>Not run</h2>" + table(["package", "variant", "why"], rows, left=3))
-    if comparison.damaged:
-        rows = [[name, why] for name, why in list(comparison.damaged.items())[:MOST_CLASSES]]
-        text = f"Not read, and not in any score: {len(comparison.damaged):,}."
-        parts.append("<h2>Damaged samples</h2>" + paragraph(text) + table(["sample", "why"], rows, left=2))
-    return "".join(parts)
 
 
 def _share(value: float | None) -> str:

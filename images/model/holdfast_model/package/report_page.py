@@ -1,137 +1,138 @@
 """report.html of a package: README.md with bars, for a browser. One file, which runs no script and loads nothing.
 
-Every text may come from a stranger, and is escaped. The rule for the browser allows this one style, and pictures that
-are inside of the file.
+Every text may come from a stranger. The rule for the browser allows this one style, and pictures that are inside of
+the file.
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from html import escape
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast_model.pages.document import document as page
-from holdfast_model.pages.fragments import size_text
+from holdfast_model.pages.fragments import Figure, size_text
+from holdfast_model.pages.template import Markup, Template
 
 __all__ = ["report_page"]
 
 STYLE: Final = Path(__file__).with_name("report_page.css")
 MOST_METRICS: Final = 12
+_HTML: Final = Template(__name__)
 
 
 def report_page(document: Mapping[str, Any], failed: Mapping[str, str]) -> str:
     """The page. `failed`: variants that are not in the package, or are marked as failed, with the reason."""
-    parts = [_heading(document), _variants(document), *([_failures(failed)] if failed else []), _problem(document)]
-    return page(" ".join(document["name"].split()), [*parts, _made(document)], STYLE)
+    parts = [_heading(document), _variants(document), *([_HTML.failures(failed.items())] if failed else [])]
+    return page(" ".join(document["name"].split()), [*parts, _problem(document), _made(document)], STYLE)
 
 
-def _heading(document: Mapping[str, Any]) -> str:
+def _heading(document: Mapping[str, Any]) -> Markup:
     origin, score = document["from"], document.get("score")
-    figures = [("step", f"{origin['step']:,}", "")]
+    figures = [Figure("step", f"{origin['step']:,}")]
     if score:
         samples = f"on {score['samples']:,} samples" if "samples" in score else ""
-        figures.append((f"{score['name']} in torch", score["reference"], samples))
-    figures += [(name, _short(value), "") for name, value in list(origin.get("metrics", {}).items())[:MOST_METRICS]]
-    shown = "".join(
-        f"<div><dt>{_text(name)}</dt><dd>{_text(value)}{_small(more)}</dd></div>" for name, value, more in figures
-    )
-    return (
-        f"<h1>{_text(document['name'])}</h1>"
-        f'<p class="meta">From the checkpoint {_text(origin["manifest"])}</p><dl class="figures">{shown}</dl>'
-    )
+        figures.append(Figure(f"{score['name']} in torch", score["reference"], samples))
+    figures += [Figure(name, _short(value)) for name, value in list(origin.get("metrics", {}).items())[:MOST_METRICS]]
+    return _HTML.heading(name=document["name"], manifest=origin["manifest"], found=figures)
 
 
-def _variants(document: Mapping[str, Any]) -> str:
+class _Measure(NamedTuple):
+    """A figure of a variant, a small line below it, and its bar."""
+
+    said: str = ""
+    more: str = ""
+    bar: Markup = Markup()
+
+
+class _Result(NamedTuple):
+    """Of the test of a variant."""
+
+    kind: str
+    said: str
+
+
+class _Variant(NamedTuple):
+    """A row of the table."""
+
+    name: str
+    result: _Result
+    size: _Measure
+    difference: _Measure
+    agreement: str
+    drop: _Measure
+    note: str
+
+
+def _variants(document: Mapping[str, Any]) -> Markup:
     score = document.get("score")
     sizes = {name: sum(one["bytes"] for one in entry["files"].values()) for name, entry in document["variants"].items()}
     largest = max(sizes.values(), default=1) or 1
-    head = ("variant", "test", "size", "largest difference", "agreement", score["name"] if score else "", "note")
     rows = []
     for name, entry in document["variants"].items():
         tested = entry["tested"] or {}
-        rows.append((
-            f'<span class="name">{_text(name)}</span>',
-            _result(entry["tested"]),
-            f"{size_text(sizes[name])}{_bar(sizes[name] / largest, 'size')}",
-            _difference(tested.get("largest"), entry.get("tolerance")),
-            _text(tested.get("agreement", "")),
-            _drop(tested.get("score"), score),
-            f'<span class="quiet">{_text(entry.get("note", ""))}</span>',
-        ))  # fmt: skip
-    cases = len(document["tests"]["cases"])
-    said = (
-        f"Each variant that was tested ran in a process of its own, on {cases} test inputs. Bars show the size beside "
-        f"the largest one, and how much a variant uses of the difference, or of the drop of the score, that is allowed."
-    )
-    return f'<h2>Variants</h2>{_table(head, rows)}<p class="quiet">{said}</p>'
+        rows.append(
+            _Variant(
+                name=name,
+                result=_result(entry["tested"]),
+                size=_Measure(size_text(sizes[name]), bar=_bar(sizes[name] / largest, "size")),
+                difference=_difference(tested.get("largest"), entry.get("tolerance")),
+                agreement=tested.get("agreement", ""),
+                drop=_drop(tested.get("score"), score),
+                note=entry.get("note", ""),
+            )
+        )
+    return _HTML.variants(rows=rows, score=score["name"] if score else "", cases=len(document["tests"]["cases"]))
 
 
-def _result(tested: Mapping[str, Any] | None) -> str:
+def _result(tested: Mapping[str, Any] | None) -> _Result:
     if tested is None:
-        return '<span class="chip open">not tested</span>'
-    return '<span class="chip good">passed</span>' if tested["passed"] else '<span class="chip bad">failed</span>'
+        return _Result("open", "not tested")
+    return _Result("good", "passed") if tested["passed"] else _Result("bad", "failed")
 
 
-def _difference(largest: str | None, tolerance: str | None) -> str:
+def _difference(largest: str | None, tolerance: str | None) -> _Measure:
     if largest is None:
-        return ""
-    used = _number(largest) / _number(tolerance) if tolerance and _number(tolerance) else None
-    allowed = _small(f"of {tolerance}") if used is not None else ""
-    return _text(largest) + allowed + ("" if used is None else _bar(used, "used"))
+        return _Measure()
+    if not tolerance or not _number(tolerance):
+        return _Measure(largest)
+    return _Measure(largest, f"of {tolerance}", _bar(_number(largest) / _number(tolerance), "used"))
 
 
-def _drop(scored: str | None, score: Mapping[str, Any] | None) -> str:
+def _drop(scored: str | None, score: Mapping[str, Any] | None) -> _Measure:
     """The score, and how much of the drop that is allowed it takes."""
     if scored is None or score is None:
-        return ""
+        return _Measure()
     drop, most = _number(score["reference"]) - _number(scored), _number(score["maxDrop"])
     said = f"{drop:.4f} less, of {most:g}" if drop > 0 else f"{-drop:.4f} more" if drop < 0 else "as in torch"
-    return _text(scored) + _small(said) + (_bar(drop / most, "used") if most else "")
+    return _Measure(scored, said, _bar(drop / most, "used") if most else Markup())
 
 
-def _bar(part: float, kind: str) -> str:
+def _bar(part: float, kind: str) -> Markup:
     """A bar of which `part`, 0 to 1, is filled; more than 1 fills it in another colour."""
     over = " over" if kind == "used" and not part <= 1 else ""
     width = 100.0 if math.isnan(part) else 100 * min(max(part, 0.0), 1.0)
-    return (
-        '<svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">'
-        f'<rect class="whole" width="100" height="4"/><rect class="{kind}{over}" width="{width:.2f}" height="4"/></svg>'
-    )
+    return _HTML.bar(kind=f"{kind}{over}", width=f"{width:.2f}")
 
 
-def _failures(failed: Mapping[str, str]) -> str:
-    rows = [(f'<span class="name">{_text(name)}</span>', _text(why)) for name, why in failed.items()]
-    return f"<h2>Did not pass</h2>{_table(('variant', 'why'), rows)}"
-
-
-def _problem(document: Mapping[str, Any]) -> str:
-    problem = document["problem"]
-    rows = [
-        (
-            side,
-            f"<code>{_text(one['name'])}</code>",
-            _text(one["dtype"]),
-            f"({_text(', '.join(map(str, one['shape'])))})",
-        )
+def _problem(document: Mapping[str, Any]) -> Markup:
+    problem, tests = document["problem"], document["tests"]
+    tensors = [
+        {"side": side, "name": one["name"], "dtype": one["dtype"], "shape": ", ".join(map(str, one["shape"]))}
         for side, key in (("input", "inputs"), ("output", "outputs"))
         for one in problem[key]
     ]
-    found = f"<h2>Inputs and outputs</h2>{_table(('', 'name', 'type', 'shape'), rows)}"
-    if problem["dims"]:
-        cases = [one["dims"] for one in document["tests"]["cases"]]
-        sizes = [
-            (
-                f"<code>{_text(symbol)}</code>", f"{least:,} to {most:,}",
-                ", ".join(f"{size:,}" for size in sorted({case[symbol] for case in cases if symbol in case})),
-            )
-            for symbol, (least, most) in problem["dims"].items()
-        ]  # fmt: skip
-        found += _table(("symbol", "sizes", "tested at"), sizes)
-    left_out = "".join(f'<p class="quiet">{_text(one)}</p>' for one in document["tests"].get("leftOut", ()))
-    return found + left_out
+    symbols = list(_symbols(problem["dims"], [one["dims"] for one in tests["cases"]]))
+    return _HTML.problem(tensors=tensors, symbols=symbols, left_out=tests.get("leftOut", ()))
 
 
-def _made(document: Mapping[str, Any]) -> str:
+def _symbols(dims: Mapping[str, tuple[int, int]], cases: list[Mapping[str, int]]) -> Iterator[Mapping[str, str]]:
+    """Of each symbolic size: its range, and the sizes that were tested."""
+    for symbol, (least, most) in dims.items():
+        tested = sorted({case[symbol] for case in cases if symbol in case})
+        yield {"name": symbol, "sizes": f"{least:,} to {most:,}", "tested": ", ".join(f"{size:,}" for size in tested)}
+
+
+def _made(document: Mapping[str, Any]) -> Markup:
     origin, made = document["from"], document["made"]
     pairs = {
         "made at": made["at"],
@@ -140,15 +141,7 @@ def _made(document: Mapping[str, Any]) -> str:
         "manifest": f"SHA-256 {origin['sha256']}",
         **({"revision": origin["revision"]} if origin.get("revision") else {}),
     }
-    shown = "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in pairs.items())
-    return f'<h2>Where it is from</h2><dl class="pairs">{shown}</dl>'
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table; the cells of `rows` are HTML."""
-    top = "".join(f"<th>{_text(one)}</th>" for one in head)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+    return _HTML.made(pairs.items())
 
 
 def _short(value: str) -> str:
@@ -157,16 +150,8 @@ def _short(value: str) -> str:
     return f"{number:.6g}" if math.isfinite(number) else value
 
 
-def _small(text: str) -> str:
-    return f"<small>{_text(text)}</small>" if text else ""
-
-
 def _number(text: object) -> float:
     try:
         return float(str(text))
     except ValueError:
         return float("nan")
-
-
-def _text(value: object) -> str:
-    return escape(" ".join(str(value).split()))

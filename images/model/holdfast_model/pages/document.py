@@ -6,61 +6,41 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from html import escape
 from pathlib import Path
 from typing import Final
 
-__all__ = ["BASE", "check_writable", "document", "sealed", "shell", "write_whole"]
+from holdfast_model.pages.template import Markup, Template
+
+__all__ = ["BASE", "Section", "check_writable", "document", "sealed", "served", "write_whole"]
 
 BASE: Final = Path(__file__).with_name("base.css")  # the first rules of every page
 STYLE: Final = Path(__file__).with_name("page.css")
-SHELL: Final = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-{policy}<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="referrer" content="no-referrer">
-<title>{title}</title>
-{styles}
-</head>
-<body>
-<main>
-{sections}
-</main>
-{scripts}</body>
-</html>
-"""
+Section = tuple[str, Markup]
+"""The id of a part of the page, empty if it has none, and its content."""
+_HTML: Final = Template(__name__)
 
 
-def document(title: str, sections: Iterable[str], style: Path = STYLE) -> str:
-    """The whole page of a report. `sections`: HTML. `style`: its rules after BASE. The browser runs no script of it."""
-    body = [f"<section>{section}</section>" for section in sections if section]
-    return sealed(title, body, "".join(path.read_text(encoding="utf-8") for path in (BASE, style)))
+def document(title: str, sections: Iterable[Markup], style: Path = STYLE) -> str:
+    """The whole page of a report. `style`: its rules after BASE. The browser runs no script of it."""
+    rules = "".join(path.read_text(encoding="utf-8") for path in (BASE, style))
+    return sealed(title, [("", section) for section in sections if section], rules)
 
 
-def sealed(title: str, sections: Iterable[str], style: str, programs: Sequence[str] = (), data: str = "") -> str:
+def sealed(title: str, sections: Sequence[Section], style: str, programs: Sequence[str] = (), data: str = "") -> str:
     """A page that is one file: the browser runs these `programs` alone, and asks nothing of any network.
 
-    `data`: HTML that the programs read, before them.
+    `style` and `programs`: files of these packages. `data`: JSON that the programs read, as of `as_json`.
     """
-    rule = f"default-src 'none'; img-src data:; style-src {_hash(style)}"
+    policy = f"default-src 'none'; img-src data:; style-src {_hash(style)}"
     if programs:
-        rule += f"; script-src {' '.join(map(_hash, programs))}"
-    policy = f'<meta http-equiv="Content-Security-Policy" content="{rule}">\n'
-    scripts = [*([data] if data else []), *(f"<script>{program}</script>" for program in programs)]
-    return shell(title, sections, f"<style>{style}</style>", scripts, policy)
+        policy += f"; script-src {' '.join(map(_hash, programs))}"
+    own = {"style": Markup(style), "programs": list(map(Markup, programs))}  # noqa: S704 - files of these packages
+    return str(_HTML.page(title, sections, policy=policy, data=data, **own))
 
 
-def shell(title: str, sections: Iterable[str], styles: str, scripts: Iterable[str], policy: str = "") -> str:
-    """What all pages have around their sections. All but the title is HTML."""
-    return SHELL.format(
-        policy=policy,
-        title=escape(title),
-        styles=styles,
-        sections="\n".join(sections),
-        scripts="".join(f"{script}\n" for script in scripts),
-    )
+def served(title: str, sections: Sequence[Section], sheet: str, addresses: Sequence[str], data: str) -> str:
+    """A page that takes its style and its programs from these addresses of its server. `data`: as of `sealed`."""
+    return str(_HTML.page(title, sections, sheet=sheet, addresses=addresses, data=data))
 
 
 def _hash(text: str) -> str:

@@ -12,7 +12,9 @@ _PARTS: Final = {
     "page.js": ("page.js",),
     "uplot.js": (f"{UPLOT}/uPlot.iife.min.js",),
     "live.js": ("live.js",),
+    "enter.html": ("enter.html",),
     "enter.js": ("enter.js",),
+    "icon.svg": ("icon.svg",),
     "live.css": ("live.css",),
 }
 

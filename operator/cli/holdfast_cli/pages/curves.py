@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Final, NamedTuple
 
 from holdfast_cli.pages.page import Chart, Curve
+from holdfast_model.pages.template import Markup, Template
 from holdfast_train.series.feed import SAMPLES
 from holdfast_train.series.history import History, Part, Row
 from holdfast_train.series.thinning import thin
@@ -24,6 +25,9 @@ _TITLES: Final = {
     "lr": ("Learning rate", ""),
     SAMPLES: ("Throughput", "samples a second"),
 }
+
+
+_HTML: Final = Template(__name__)
 
 
 class Run(NamedTuple):
@@ -62,10 +66,9 @@ def charts(runs: Sequence[Run]) -> list[Chart]:
     return [chart for chart in found if chart.curves]
 
 
-def places(found: Iterable[Chart]) -> str:
+def places(found: Iterable[Chart]) -> Markup:
     """The elements in which page.js draws the charts."""
-    lines = "".join(f'<div class="chart" id="{chart.id}"></div>' for chart in found)
-    return f'<div class="charts">{lines}</div><noscript><p>The charts need JavaScript.</p></noscript>' if lines else ""
+    return _HTML.places([chart.id for chart in found])
 
 
 class _Part:

@@ -1,9 +1,8 @@
-"""Pieces of HTML from texts as the terminal has them: tables, figures, names with values. All of them escape."""
+"""Texts, tables and figures of the terminal as values of templates: their styles are classes, such as `t-red`."""
 
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -11,50 +10,44 @@ from rich.text import Text
 from holdfast_cli.terminal import formats
 from holdfast_cli.terminal.fitted_table import Column, Fitting
 from holdfast_model.pages import fragments as pieces
-from holdfast_model.pages.fragments import Markup
+from holdfast_model.pages.fragments import LONG, Table
+from holdfast_model.pages.template import Markup, Template
 
 _SIGNS = frozenset(("bold", "dim", "green", "yellow", "red", "cyan", "blue", "magenta", "strike"))
-LONG = 40  # characters from which on a cell may be wrapped
+_HTML: Final = Template(__name__)
 
 
-def html(text: str | Text) -> Markup:
-    """The text with its styles as classes, such as `t-red`."""
-    if isinstance(text, str):
-        return Markup(escape(text))
+def styled(text: str | Text) -> str:
+    """The text with its styles as classes; a plain text as it is."""
+    return text if isinstance(text, str) else _HTML.styled(list(_parts(text)))
+
+
+def _parts(text: Text) -> Iterator[tuple[str, str]]:
     plain, spans = text.plain, [(span.start, span.end, str(span.style)) for span in text.spans]
     spans.append((0, len(plain), str(text.style)))
     edges = sorted({0, len(plain), *(edge for start, end, _ in spans for edge in (start, end))})
-    parts = []
     for start, end in pairwise(edges):
-        words = {word for since, until, style in spans if since <= start and end <= until for word in style.split()}
-        piece, names = escape(plain[start:end]), " ".join(f"t-{word}" for word in sorted(words & _SIGNS))
-        parts.append(f'<span class="{names}">{piece}</span>' if names else piece)
-    return Markup("".join(parts))
+        yield _kinds(style for since, until, style in spans if since <= start and end <= until), plain[start:end]
 
 
-def pill(text: Text) -> str:
+def _kinds(styles: Iterable[str]) -> str:
+    return " ".join(f"t-{word}" for word in sorted({word for style in styles for word in style.split()} & _SIGNS))
+
+
+def pill(text: Text) -> Markup:
     """One word in a frame of its colour."""
-    names = " ".join(f"t-{word}" for word in sorted(set(str(text.style).split()) & _SIGNS))
-    return f'<span class="phase {names}">{escape(text.plain)}</span>'
+    return _HTML.pill(kinds=_kinds([str(text.style)]), text=text.plain)
 
 
-def paragraphs(shown: RenderableType | None, names: str = "") -> str:
-    """Each text of a group as a paragraph. Other members of the group are left out."""
+def texts(shown: RenderableType | None) -> list[str]:
+    """The texts of a group that are not empty. Other members of the group are left out."""
     found = shown.renderables if isinstance(shown, Group) else [shown]
-    opening = f'<p class="{names}">' if names else "<p>"
-    return "".join(f"{opening}{html(one)}</p>" for one in found if isinstance(one, str | Text) and str(one))
+    return [styled(one) for one in found if isinstance(one, str | Text) and str(one)]
 
 
-def section(title: str, *parts: str) -> str:
-    """A titled part of the page; empty if all its parts are."""
-    body = "".join(parts)
-    return f"<h2>{escape(title)}</h2>{body}" if body else ""
-
-
-def pairs(rows: Iterable[tuple[str, str | Text]]) -> str:
-    """Names and values, one below the other; empty without any."""
-    found = [(name, html(value)) for name, value in rows]
-    return pieces.pairs(found) if found else ""
+def pairs(rows: Iterable[tuple[str, str | Text]]) -> list[tuple[str, str]]:
+    """Names and values."""
+    return [(name, styled(value)) for name, value in rows]
 
 
 class Figure(NamedTuple):
@@ -65,37 +58,34 @@ class Figure(NamedTuple):
     more: str = ""
 
 
-def figures(found: Iterable[Figure]) -> str:
-    """Large figures side by side."""
-    return pieces.figures(pieces.Figure(one.name, html(one.value), one.more) for one in found)
+def figures(found: Iterable[Figure]) -> list[pieces.Figure]:
+    """Large figures."""
+    return [pieces.Figure(one.name, styled(one.value), one.more) for one in found]
 
 
-def table(found: Fitting) -> str:
-    """The table without columns that say nothing; empty if it has no rows."""
+def table(found: Fitting) -> Table:
+    """The table without columns that say nothing."""
     return simple_table(found.columns, found.rows)
 
 
-def simple_table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> str:
+def simple_table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> Table:
     """As `table`, for cells that are texts of any kind. A column with long cells is wrapped."""
-    if not rows:
-        return ""
     kept = [place for place, column in enumerate(columns) if not column.rank or not _says_nothing(rows, place)]
-    classes = [_class(columns[place], rows, place) for place in kept]
+    kinds = [_kind(columns[place], rows, place) for place in kept]
     titles = [" ".join(columns[place].title.split()) for place in kept]
-    return pieces.grid(titles, classes, [[html(row[place]) for place in kept] for row in rows])
+    return Table(titles, kinds, [[styled(row[place]) for place in kept] for row in rows])
 
 
 def _says_nothing(rows: Sequence[Sequence[str | Text]], place: int) -> bool:
     return all(str(row[place]) in ("", formats.NOTHING) for row in rows)
 
 
-def _class(column: Column, rows: Sequence[Sequence[str | Text]], place: int) -> str:
+def _kind(column: Column, rows: Sequence[Sequence[str | Text]], place: int) -> str:
     if column.right:
-        return ' class="right"'
-    return ' class="wide"' if any(len(str(row[place])) > LONG for row in rows) else ""
+        return "right"
+    return "wide" if any(len(str(row[place])) > LONG for row in rows) else ""
 
 
-def block(text: str, most: int) -> str:
-    """A text with its lines as they are, cut after `most` characters."""
-    cut = f"{text[:most]}\n... and {formats.count(len(text) - most)} characters more" if len(text) > most else text
-    return f"<pre>{escape(cut)}</pre>"
+def cut(text: str, most: int) -> str:
+    """The text, cut after `most` characters."""
+    return f"{text[:most]}\n... and {formats.count(len(text) - most)} characters more" if len(text) > most else text

@@ -1,16 +1,21 @@
 """The page of one job: what it is, how far it is, and what it has cost to get there."""
 
+from collections.abc import Sequence
+from typing import Final
+
 from holdfast.core.books.ledger import counts_steps
 from holdfast_cli.jobs import costs, view
 from holdfast_cli.pages import attempts, curves, job_sections, stored_job
-from holdfast_cli.pages.fragments import Figure, figures, html, pill, section
+from holdfast_cli.pages.fragments import Figure, figures, pill
 from holdfast_cli.pages.inputs import JobInputs
 from holdfast_cli.pages.page import Chart, Fragment, Page
 from holdfast_cli.pages.pictures import progress_bar
 from holdfast_cli.terminal import formats
-from holdfast_model.pages.fragments import note
+from holdfast_model.pages.template import Markup, Template
 
 __all__ = ["JobInputs", "job_page"]
+
+_HTML: Final = Template(__name__)
 
 
 def job_page(inputs: JobInputs) -> Page:
@@ -32,45 +37,43 @@ def job_page(inputs: JobInputs) -> Page:
     return Page(inputs.name, fragments, drawn)
 
 
-def _heading(inputs: JobInputs) -> str:
+def _heading(inputs: JobInputs) -> Markup:
     """Name, phase, reason, what happens next, and what could not be read."""
     job, now = inputs.job, inputs.now
+    phase = Markup()
     if job is None:
         namespace, _, name = inputs.name.rpartition("/") if inputs.checkpoints else ("", "", inputs.name)
         lead = "The job is not in the cluster any more, or was not asked for. This is what its storage tells."
-        lines = [_title(namespace, name, ""), f'<p class="lead">{html(lead)}</p>']
+        following, is_deleted = "", False
         meta = [inputs.place] if inputs.place != name else []
     else:
-        status = job.status
+        status, namespace, name = job.status, job.metadata.namespace, job.metadata.name
         phase = pill(view.phase_text(status.phase))
-        lines = [_title(job.metadata.namespace, job.metadata.name, phase)]
-        said = status.decision.message if status.decision else status.reason or ""
-        lines += [f'<p class="lead">{html(said)}</p>'] if said else []
-        lines.append(f"<p>{html(view.next_step(job))}</p>")
-        if job.metadata.deletion_timestamp:
-            lines.append(note("The job is being deleted: its pod is asked to leave. Its checkpoints stay."))
+        lead = status.decision.message if status.decision else status.reason or ""
+        following, is_deleted = view.next_step(job), job.metadata.deletion_timestamp is not None
         meta = [f"created {formats.ago(job.metadata.creation_timestamp, now)}", f"image {job.spec.trainer.image}"]
         meta += [inputs.place] if inputs.place else []
     meta.append(f"as of {formats.moment(now)} {now.astimezone():%Z}")
-    lines.append(f'<p class="meta">{" · ".join(map(html, meta))}</p>')
-    return "".join([*lines, *map(note, inputs.notes)])
+    return _HTML.heading(
+        namespace=namespace,
+        name=name,
+        phase=phase,
+        lead=lead,
+        next=following,
+        is_deleted=is_deleted,
+        meta=" · ".join(meta),
+        notes=inputs.notes,
+    )
 
 
-def _title(namespace: str, name: str, phase: str) -> str:
-    before = f'<span class="namespace">{html(namespace)}/</span>' if namespace else ""
-    return f'<div class="title"><h1>{before}{html(name)}</h1>{phase}</div>'
-
-
-def progress(inputs: JobInputs) -> str:
+def progress(inputs: JobInputs) -> Markup:
     """The large figures."""
-    if inputs.job is None:
-        found = stored_job.figures_of(inputs)
-        return section("Progress", figures(found)) if found else ""
-    share = view.fraction(inputs.job)
-    bar = "" if share is None else progress_bar(share)
-    measured = [Figure(one.name, view.loss_text(one.value)) for one in inputs.job.status.progress.metrics]
-    metrics = f"<h3>Metrics</h3>{figures(measured)}" if measured else ""
-    return section("Progress", bar, figures(job_figures(inputs)), metrics)
+    bar, metrics = Markup(), []
+    if inputs.job is not None:
+        share = view.fraction(inputs.job)
+        bar = Markup() if share is None else progress_bar(share)
+        metrics = [Figure(one.name, view.loss_text(one.value)) for one in inputs.job.status.progress.metrics]
+    return _HTML.progress(bar=bar, found=figures(job_figures(inputs)), metrics=figures(metrics))
 
 
 def job_figures(inputs: JobInputs) -> list[Figure]:
@@ -119,12 +122,6 @@ def job_figures(inputs: JobInputs) -> list[Figure]:
     return found
 
 
-def _curves(inputs: JobInputs, drawn: list[Chart]) -> str:
+def _curves(inputs: JobInputs, drawn: Sequence[Chart]) -> Markup:
     history = inputs.history
-    if history is None:
-        return ""
-    missing = (
-        "" if drawn else "<p>The storage has no history of this training: no values were reported, or none yet.</p>"
-    )
-    gaps = "".join(note(f"A part of the history is missing: {gap}") for gap in history.gaps)
-    return section("Curves", curves.places(drawn), missing, gaps)
+    return Markup() if history is None else _HTML.curves(places=curves.places(drawn), gaps=history.gaps)

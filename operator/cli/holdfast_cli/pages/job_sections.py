@@ -10,16 +10,18 @@ from holdfast_cli.checkpoints import list_command, screen
 from holdfast_cli.jobs import costs
 from holdfast_cli.jobs.timeline import Timeline, timeline
 from holdfast_cli.pages import stored_job
-from holdfast_cli.pages.fragments import html, pairs, paragraphs, section, simple_table, table
+from holdfast_cli.pages.fragments import pairs, simple_table, styled, table, texts
 from holdfast_cli.pages.inputs import JobInputs
 from holdfast_cli.pages.pictures import KINDS, divided_bar, timeline_picture
 from holdfast_cli.terminal import formats
 from holdfast_cli.terminal.fitted_table import Column, Fitting
 from holdfast_cli.why.screen import chances, figure_rows, says_now, worth
+from holdfast_model.pages.template import Markup, Template
 
 MOST_EVENTS: Final = 200
 MOST_CHECKPOINTS: Final = 100
 _EVENTS: Final = (Column("LAST"), Column("REASON"), Column("MESSAGE"), Column("TIMES", rank=1, right=True))
+_HTML: Final = Template(__name__)
 _CONDITIONS: Final = (Column("CONDITION"), Column("STATUS"), Column("REASON"), Column("SINCE"), Column("MESSAGE"))
 
 
@@ -30,40 +32,38 @@ def timeline_of(inputs: JobInputs) -> Timeline | None:
     return timeline(inputs.job, inputs.now, inputs.reasons.grid if inputs.reasons else ())
 
 
-def timeline_section(inputs: JobInputs) -> str:
+def timeline_section(inputs: JobInputs) -> Markup:
     """The picture of attempts by tier."""
     found = timeline_of(inputs)
-    return section("Timeline", timeline_picture(found)) if found else ""
+    return _HTML.timeline(timeline_picture(found)) if found else Markup()
 
 
-def why(inputs: JobInputs) -> str:
+def why(inputs: JobInputs) -> Markup:
     """The policy's answer and all figures behind it."""
     found = inputs.reasons
     if found is None:
-        return ""
-    parts = [paragraphs(says_now(found))]
-    tables = (
-        ("What a tier is worth", worth(found)),
-        ("Which tiers are up, and how soon training starts", chances(found)),
-    )
-    for title, (rows, legend) in tables:
-        if rows.rows:
-            parts.append(f'<h3>{html(title)}</h3>{table(rows)}<p class="legend-text">{html(legend.plain)}</p>')
-    if figures := pairs(figure_rows(found)):
-        parts.append(f"<h3>Work, time and money</h3>{figures}")
-    return section("Why the job is here", *parts)
+        return Markup()
+    tables = [
+        (title, table(rows), legend.plain)
+        for title, (rows, legend) in (
+            ("What a tier is worth", worth(found)),
+            ("Which tiers are up, and how soon training starts", chances(found)),
+        )
+    ]
+    return _HTML.why(says=texts(says_now(found)), tables=tables, figures=pairs(figure_rows(found)))
 
 
-def cost(inputs: JobInputs) -> str:
+def cost(inputs: JobInputs) -> Markup:
     """Money by tier, and where the time between attempts went."""
     if inputs.job is None:
-        return ""
+        return Markup()
     job = inputs.job
-    said = costs.sentence(job)
-    return section("Cost", f"<p>{html(said)}</p>" if said else "", _money(job), table(costs.table(job)), _recovery(job))
+    return _HTML.cost(
+        said=costs.sentence(job), money=_money(job), tiers=table(costs.table(job)), recovery=_recovery(job)
+    )
 
 
-def _money(job: TrainingJob) -> str:
+def _money(job: TrainingJob) -> Markup:
     parts = [
         (one.tier, float(one.spent), formats.money(one.spent), KINDS.get(one.kind, "kind-other"))
         for one in job.status.ledger.by_tier
@@ -71,7 +71,7 @@ def _money(job: TrainingJob) -> str:
     return divided_bar(parts, "Money by tier")
 
 
-def _recovery(job: TrainingJob) -> str:
+def _recovery(job: TrainingJob) -> Markup:
     """The time without new steps, by its phases."""
     ledger = job.status.ledger
     found = ledger.recovery
@@ -81,24 +81,22 @@ def _recovery(job: TrainingJob) -> str:
     parts = [
         (name, span.total_seconds(), formats.exact(span), f"part-{place}") for place, (name, span) in enumerate(spans)
     ]
-    bar = divided_bar(parts, "Time without new steps, by phase")
-    return f"<h3>Time without new steps</h3>{bar}" if bar else ""
+    return divided_bar(parts, "Time without new steps, by phase")
 
 
-def checkpoints(inputs: JobInputs) -> str:
+def checkpoints(inputs: JobInputs) -> Markup:
     """The owner of the storage, and what `holdfast checkpoints list` shows."""
     if inputs.checkpoints is None:
-        return ""
+        return Markup()
     prefix, rows = inputs.checkpoints
     cells = [list_command.cells(row, inputs.now) for row in rows[:MOST_CHECKPOINTS]]
     columns = [Column(one.title, max(one.rank, int(one.title == "NOTE")), one.right) for one in list_command.COLUMNS]
-    more = len(rows) - len(cells)
-    said = f"<p>{formats.count(more)} more are not shown: holdfast checkpoints list</p>" if more > 0 else ""
-    heading = "".join(f"<p>{html(line)}</p>" for line in screen.heading(prefix.uri, prefix.state))
-    return section("Checkpoints", heading, table(Fitting(columns, cells)) or "<p>There are no checkpoints.</p>", said)
+    left_out = formats.count(len(rows) - len(cells)) if len(rows) > len(cells) else ""
+    heading = [styled(line) for line in screen.heading(prefix.uri, prefix.state)]
+    return _HTML.checkpoints(heading=heading, found=table(Fitting(columns, cells)), left_out=left_out)
 
 
-def conditions(inputs: JobInputs) -> str:
+def conditions(inputs: JobInputs) -> Markup:
     """The conditions of the object."""
     found = inputs.job.status.conditions if inputs.job else ()
     rows = [
@@ -111,13 +109,13 @@ def conditions(inputs: JobInputs) -> str:
         )
         for one in found
     ]
-    return section("Conditions", simple_table(_CONDITIONS, rows))
+    return _HTML.conditions(simple_table(_CONDITIONS, rows))
 
 
-def events(inputs: JobInputs) -> str:
+def events(inputs: JobInputs) -> Markup:
     """The newest events, the newest first."""
     if inputs.events is None:
-        return ""
+        return Markup()
     shown = list(inputs.events)[-MOST_EVENTS:][::-1]
     rows = [
         (
@@ -128,5 +126,4 @@ def events(inputs: JobInputs) -> str:
         )
         for one in shown
     ]
-    body = simple_table(_EVENTS, rows) or "<p>There are none: the cluster keeps events for a limited time.</p>"
-    return section("Events", body)
+    return _HTML.events(simple_table(_EVENTS, rows))

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
-from html import escape
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 from holdfast.api.objects import JOB_COLUMNS, TrainingJob
@@ -15,15 +14,16 @@ from holdfast.api.status import Phase
 from holdfast_cli.pages import clock
 from holdfast_cli.pages.page import Fragment, Page
 from holdfast_cli.terminal import formats
+from holdfast_model.pages.template import Markup, Template
 
 ROWS: Final = 1000  # in the table
 LONGEST_FILTER: Final = 200  # characters
 ROWS_PLACE: Final = "job-rows"
 """Id of the element that holds the rows."""
-_NO_ROWS: Final = f'<tbody id="{ROWS_PLACE}"></tbody>'
 TABLE: Final = "jobs-table"
 FILTER: Final = "jobs-filter"
 """Id of the fragment that the user types into."""
+_HTML: Final = Template(__name__)
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -76,6 +76,11 @@ class JobRow:
         return f"{self.namespace}/{self.name}"
 
     @property
+    def address(self) -> str:
+        """Of its page."""
+        return job_address(self.namespace, self.name)
+
+    @property
     def share(self) -> float | None:
         """The done share, 0 to 1; None if the number of steps is unknown."""
         if self.phase is Phase.COMPLETED:
@@ -89,14 +94,14 @@ class JobRow:
         return " ".join(parts).lower()
 
     @cached_property
-    def html(self) -> str:
+    def html(self) -> Markup:
         """The row without its namespace. It does not depend on the time."""
-        return _row(self, namespaces=False)
+        return _row(self, COLUMNS)
 
     @cached_property
-    def html_with_namespace(self) -> str:
+    def html_with_namespace(self) -> Markup:
         """The row with its namespace."""
-        return _row(self, namespaces=True)
+        return _row(self, (NAMESPACE, *COLUMNS))
 
 
 @dataclass(frozen=True)
@@ -194,37 +199,48 @@ def jobs_page(jobs: Jobs, query: Query) -> tuple[Page, list[Fragment]]:
     """The page with an empty table, and the rows of the table. `filled` puts them in."""
     found = query.chosen(jobs.rows)
     namespaces = jobs.namespace is None
+    columns = (NAMESPACE, *COLUMNS) if namespaces else COLUMNS
     rows = [Fragment(row.key, row.html_with_namespace if namespaces else row.html) for row in found[:ROWS]]
     fragments = (
         Fragment("jobs-head", _head(jobs)),
         Fragment(FILTER, _filter(query)),
         Fragment("jobs-count", _count(jobs, query, len(found))),
-        Fragment(TABLE, _table(query, namespaces=namespaces)),
-        Fragment("jobs-unreadable", _unreadable(jobs)),
+        Fragment(TABLE, _HTML.table(heads=[_head_of(one, query) for one in columns], body=_body())),
+        Fragment("jobs-unreadable", _HTML.unreadable(list(_unreadable(jobs)))),
     )
     return Page("Jobs", fragments), rows
 
 
 def filled(page: Page, rows: Sequence[Fragment]) -> Page:
     """The page with its rows."""
-    html = "".join(row.html for row in rows)
     fragments = (
-        Fragment(TABLE, one.html.replace(_NO_ROWS, f'<tbody id="{ROWS_PLACE}">{html}</tbody>'))
-        if one.id == TABLE
-        else one
+        Fragment(TABLE, one.html.replace(_body(), _body(row.html for row in rows))) if one.id == TABLE else one
         for one in page.fragments
     )
     return replace(page, fragments=tuple(fragments))
 
 
-def _head(jobs: Jobs) -> str:
-    phases = Counter(row.phase for row in jobs.rows)
-    chips = "".join(
-        f'<li><a href="{escape(Query(filter=str(phase or "new").lower()).address())}" data-query>'
-        f"{badge(phase)} <b>{formats.count(phases[phase])}</b></a></li>"
+def _body(rows: Iterable[Markup] = ()) -> Markup:
+    return _HTML.body(id=ROWS_PLACE, rows=Markup().join(rows))
+
+
+class _PhaseCount(NamedTuple):
+    """How many jobs are in a phase, and the page that shows them."""
+
+    phase: str
+    jobs: str
+    address: str
+
+
+def _head(jobs: Jobs) -> Markup:
+    counts = Counter(row.phase for row in jobs.rows)
+    phases = [
+        _PhaseCount(
+            str(phase or "New"), formats.count(counts[phase]), Query(filter=str(phase or "new").lower()).address()
+        )
         for phase in (None, *Phase)
-        if phases[phase]
-    )
+        if counts[phase]
+    ]
     spent = sum((row.spent for row in jobs.rows), Decimal(0))
     expected = sum((row.expected or row.spent for row in jobs.rows), Decimal(0))
     late = sum(row.late is not None for row in jobs.rows)
@@ -235,23 +251,14 @@ def _head(jobs: Jobs) -> str:
         ("interruptions", formats.count(sum(row.interruptions for row in jobs.rows))),
         ("late", formats.count(late)),
     ]
-    figures = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in totals)
-    return f'<h1>Jobs</h1><dl class="totals">{figures}</dl><ul class="chips" aria-label="Jobs by phase">{chips}</ul>'
+    return _HTML.head(totals=totals, phases=phases)
 
 
-def _filter(query: Query) -> str:
-    sort = f"{'-' if query.down else ''}{query.sort}"
-    return (
-        '<form class="filter" method="get" action="/jobs" role="search" id="filter-form">'
-        '<label for="filter">Filter</label>'
-        f'<input id="filter" name="filter" type="search" value="{escape(query.filter)}" maxlength="{LONGEST_FILTER}" '
-        'placeholder="name, phase, tier, node, reason" autocomplete="off" spellcheck="false" aria-keyshortcuts="/">'
-        f'<input type="hidden" name="sort" value="{escape(sort)}">'
-        '<kbd title="the key / goes to the filter">/</kbd></form>'
-    )
+def _filter(query: Query) -> Markup:
+    return _HTML.filter(words=query.filter, sort=f"{'-' if query.down else ''}{query.sort}", longest=LONGEST_FILTER)
 
 
-def _count(jobs: Jobs, query: Query, found: int) -> str:
+def _count(jobs: Jobs, query: Query, found: int) -> Markup:
     shown, all_read = min(found, ROWS), len(jobs.rows)
     parts = []
     if query.filter:
@@ -263,41 +270,35 @@ def _count(jobs: Jobs, query: Query, found: int) -> str:
     if (waiting := jobs.total - all_read - len(jobs.unreadable)) > 0:
         parts.append(f"{formats.count(waiting)} are being read")
     if not jobs.total:
-        where = f"namespace {escape(jobs.namespace)}" if jobs.namespace else "any namespace"
+        where = f"namespace {jobs.namespace}" if jobs.namespace else "any namespace"
         parts.append(f"no training jobs in {where}")
-    return f'<p class="count">{"; ".join(parts)}</p>'
+    return _HTML.counted("; ".join(parts))
 
 
-def _table(query: Query, *, namespaces: bool) -> str:
-    columns = (NAMESPACE, *COLUMNS) if namespaces else COLUMNS
-    widths = "".join(f'<col class="col-{column.name}">' for column in columns)
-    heads = "".join(_column_head(column, query) for column in columns)
-    return (
-        '<div class="scroll"><table class="jobs"><caption class="unseen">Training jobs</caption>'
-        f"<colgroup>{widths}</colgroup><thead><tr>{heads}</tr></thead>{_NO_ROWS}</table></div>"
-    )
+class _Head(NamedTuple):
+    """The head of a column. `order`: as of `aria-sort`, if the table is sorted by it; `address`: sorts by it."""
+
+    name: str
+    title: str
+    about: str
+    number: bool
+    order: str
+    address: str
 
 
-def _column_head(column: Column, query: Query) -> str:
+def _head_of(column: Column, query: Query) -> _Head:
     is_sorted = column.name == query.sort
     # ages count from the creation: the newest job is the youngest
     turned = query.down != (column.name == "age")
-    order = f' aria-sort="{"descending" if turned else "ascending"}"' if is_sorted else ""
-    arrow = ("↓" if turned else "↑") if is_sorted else ""
     down = not query.down if is_sorted else column.number
-    link = query.address(sort=f"{'-' if down else ''}{column.name}")
-    about = f' title="{escape(column.about)}"' if column.about else ""
-    kind = ' class="number"' if column.number else ""
-    return (
-        f'<th scope="col"{kind}{order}><a href="{escape(link)}" id="sort-{column.name}" data-query{about}>'
-        f'{column.title}<span class="arrow" aria-hidden="true">{arrow}</span></a></th>'
+    return _Head(
+        name=column.name,
+        title=column.title,
+        about=column.about,
+        number=column.number,
+        order=("descending" if turned else "ascending") if is_sorted else "",
+        address=query.address(sort=f"{'-' if down else ''}{column.name}"),
     )
-
-
-def badge(phase: Phase | None) -> str:
-    """The phase in its colour."""
-    name = str(phase or "New")
-    return f'<span class="state state-{name.lower()}">{name}</span>'
 
 
 def job_address(namespace: str, name: str) -> str:
@@ -305,56 +306,24 @@ def job_address(namespace: str, name: str) -> str:
     return f"/jobs/{quote(namespace, safe='')}/{quote(name, safe='')}"
 
 
-def _row(row: JobRow, *, namespaces: bool) -> str:
-    link = escape(job_address(row.namespace, row.name))
-    reason = f' title="{escape(row.reason)}"' if row.reason else ""
-    html = {
-        "phase": f"<td{reason}>{badge(row.phase)}</td>",
-        "tier": f"<td>{escape(row.tier or formats.NOTHING)}</td>",
-        "step": _number(_steps(row)),
-        "percent": _number(_done(row.share)),
-        "eta": _number(clock.left(row.eta)),
-        "cost": _number(formats.money(row.spent)),
-        "expected": _number(formats.NOTHING if row.expected is None else formats.money(row.expected)),
-        "slack": _number(_slack(row)),
-        "interruptions": _number(str(row.interruptions)),
-        "age": _number(clock.age(row.created)),
-        "name": f'<th scope="row"><a href="{link}" title="{escape(row.name)}">{escape(row.name)}</a></th>',
+def _row(row: JobRow, columns: Sequence[Column]) -> Markup:
+    slack_kind = "bad" if row.late is not None else "warn" if row.slack == timedelta(0) else ""
+    figures = {
+        "tier": row.tier or formats.NOTHING,
+        "step": formats.count(row.step),
+        "steps": formats.count(row.steps) if row.steps else "",
+        "percent": formats.NOTHING if row.share is None else f"{row.share * 100:.1f}%",
+        "eta": clock.left(row.eta),
+        "cost": formats.money(row.spent),
+        "expected": formats.NOTHING if row.expected is None else formats.money(row.expected),
+        "slack": formats.span(row.slack) if row.late is None else f"late by {formats.span(row.late)}",
+        "slack_kind": slack_kind,
+        "interruptions": str(row.interruptions),
+        "age": clock.age(row.created),
     }
-    cells = [html[column.name] for column in COLUMNS]
-    if namespaces:
-        cells.insert(0, f"<td>{escape(row.namespace)}</td>")
-    return f'<tr data-key="{escape(row.key)}">{"".join(cells)}</tr>'
+    return _HTML.row(row, columns=[one.name for one in columns], figures=figures)
 
 
-def _number(html: str) -> str:
-    return f'<td class="number">{html}</td>'
-
-
-def _steps(row: JobRow) -> str:
-    of = f' <span class="quiet">/ {formats.count(row.steps)}</span>' if row.steps else ""
-    return formats.count(row.step) + of
-
-
-def _done(share: float | None) -> str:
-    if share is None:
-        return formats.NOTHING
-    # twentieths: widths in the style sheet, because a page may not have style attributes
-    return f'<i class="share s{int(share * 20)}"></i><span>{share * 100:.1f}%</span>'
-
-
-def _slack(row: JobRow) -> str:
-    if row.late is not None:
-        return f'<span class="bad">late by {formats.span(row.late)}</span>'
-    text = formats.span(row.slack)
-    return f'<span class="warn">{text}</span>' if row.slack == timedelta(0) else text
-
-
-def _unreadable(jobs: Jobs) -> str:
-    if not jobs.unreadable:
-        return ""
-    items = "".join(
-        f"<li><b>{escape(where)}</b> {escape(why.splitlines()[0] if why else '')}</li>"
-        for where, why in jobs.unreadable[:ROWS]
-    )
-    return f"<h2>Jobs that this version cannot read</h2><ul>{items}</ul>"
+def _unreadable(jobs: Jobs) -> Iterable[tuple[str, str]]:
+    """Where, and the first line of why."""
+    return ((where, why.splitlines()[0] if why else "") for where, why in jobs.unreadable[:ROWS])

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from holdfast_model.pages.template import Markup
+
 
 @dataclass(frozen=True)
 class Fragment:
@@ -10,8 +12,8 @@ class Fragment:
 
     id: str
     """Unique in the page: lower-case letters, digits and hyphens."""
-    html: str
-    """Escaped. It has neither `style` attributes nor scripts."""
+    html: Markup
+    """From a template. It has neither `style` attributes nor scripts."""
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from html import escape
-from typing import Final
+from typing import Final, NamedTuple
 
-from holdfast.api.knowledge import Measured, NodeFaults, Seen, ShapeKnowledge, TierKnowledge
+from holdfast.api.knowledge import Measured, NodeFaults, Seen, TierKnowledge
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.core.capacity import bad_nodes
@@ -16,6 +15,7 @@ from holdfast_cli.pages import clock
 from holdfast_cli.pages.jobs_page import job_address
 from holdfast_cli.pages.page import Fragment, Page
 from holdfast_cli.terminal import formats
+from holdfast_model.pages.template import Markup, Template
 
 HEADS: Final = (
     ("Tier", "", ""),
@@ -35,6 +35,8 @@ NODE_HEADS: Final = (
     ("Newest", "", ""),
     ("Age", "number", ""),
 )
+_STANDING: Final = {"avoided": "bad", "last choice": "warn", None: "quiet"}
+_HTML: Final = Template(__name__)
 _WORDS: Final = {
     Seen.UP: ("up", "good"),
     Seen.TOOK_BACK: ("out: took a node back", "bad"),
@@ -88,55 +90,71 @@ class Tiers:
 
 def tiers_page(tiers: Tiers) -> Page:
     """The page."""
-    head = "<h1>Tiers</h1>" + "".join(f'<p class="note">{escape(note)}</p>' for note in tiers.notes)
-    if not tiers.profiles and not tiers.notes:
-        head += '<p class="quiet">The cluster has no CapacityProfile.</p>'
-    if tiers.own:
-        many = "1 job has its own tiers" if tiers.own == 1 else f"{formats.count(tiers.own)} jobs have their own tiers"
-        head += f'<p class="quiet">{many}: the page of a job shows what it learned.</p>'
+    own = "1 job has its own tiers" if tiers.own == 1 else f"{formats.count(tiers.own)} jobs have their own tiers"
+    is_empty = not tiers.profiles and not tiers.notes
+    head = _HTML.head(notes=tiers.notes, is_empty=is_empty, own=own if tiers.own else "")
     profiles = [Fragment(f"profile-{profile.metadata.name}", _profile(profile, tiers)) for profile in tiers.profiles]
     return Page("Tiers", (Fragment("tiers-head", head), *profiles))
 
 
-def _profile(profile: CapacityProfile, tiers: Tiers) -> str:
+def _profile(profile: CapacityProfile, tiers: Tiers) -> Markup:
     name, status = profile.metadata.name, profile.status
     known = {one.tier: one for one in status.tiers}
-    rows = "".join(
-        _tier(tier, known.get(tier.name), tiers.teachers.get((name, tier.name))) for tier in profile.spec.tiers
-    )
-    html = f"<h2>{escape(name)}</h2>" + _table(f"Tiers of {name}, best first", HEADS, rows)
-    if faulty := [_node(one, tiers.namespace) for one in status.faulty_nodes if one.faults]:
-        html += "<h3>Nodes that new pods avoid</h3>" + _table(f"Avoided nodes of {name}", NODE_HEADS, "".join(faulty))
-    return html
-
-
-def _table(caption: str, heads: Sequence[tuple[str, str, str]], rows: str) -> str:
-    cells = "".join(
-        f'<th scope="col"{_attribute("class", kind)}{_attribute("title", about)}>{title}</th>'
-        for title, kind, about in heads
-    )
-    return (
-        f'<div class="scroll"><table><caption class="unseen">{escape(caption)}</caption>'
-        f"<thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table></div>"
+    return _HTML.profile(
+        name=name,
+        tiers=[_tier(tier, known.get(tier.name), tiers.teachers.get((name, tier.name))) for tier in profile.spec.tiers],
+        nodes=[_node(one, tiers.namespace) for one in status.faulty_nodes if one.faults],
+        tier_heads=HEADS,
+        node_heads=NODE_HEADS,
     )
 
 
-def _attribute(name: str, value: str) -> str:
-    return f' {name}="{escape(value)}"' if value else ""
+class _State(NamedTuple):
+    """`shape`: the accelerators that it is of, if not of all; `since`: a time as markup, or nothing."""
+
+    shape: str
+    kind: str
+    words: str
+    since: str
 
 
-def _tier(tier: ProfileTier, known: TierKnowledge | None, teacher: Learned | None) -> str:
-    cells = [
-        (tier.kind, ""),
-        (_price(tier.price_per_node_hour), "number"),
-        (_state(known), ""),
-        (_teacher(known, teacher), ""),
-        (str(known.interruptions) if known else formats.NOTHING, "number"),
-        (formats.span(known.node_time) if known and known.node_time else formats.NOTHING, "number"),
-        (_median(known.acquire if known else None), "number"),
-        (_median(known.start if known else None), "number"),
-    ]
-    return f'<tr><th scope="row">{escape(tier.name)}</th>{_cells(cells)}</tr>'
+class _Teacher(NamedTuple):
+    """The job that observed a tier, and its page."""
+
+    name: str
+    address: str
+
+
+class _Tier(NamedTuple):
+    """A row of the tiers."""
+
+    name: str
+    kind: str
+    price: str
+    states: Sequence[_State]
+    refused: str
+    seen: str
+    teacher: _Teacher | None
+    interruptions: str
+    node_time: str
+    acquire: str
+    start: str
+
+
+def _tier(tier: ProfileTier, known: TierKnowledge | None, teacher: Learned | None) -> _Tier:
+    return _Tier(
+        name=tier.name,
+        kind=tier.kind,
+        price=_price(tier.price_per_node_hour),
+        states=list(_states(known)),
+        refused=_refused(known),
+        seen=_seen(known),
+        teacher=_teacher(known, teacher),
+        interruptions=str(known.interruptions) if known else formats.NOTHING,
+        node_time=formats.span(known.node_time) if known and known.node_time else formats.NOTHING,
+        acquire=_median(known.acquire if known else None),
+        start=_median(known.start if known else None),
+    )
 
 
 def _price(price: Decimal | None) -> str:
@@ -146,55 +164,65 @@ def _price(price: Decimal | None) -> str:
     return f"{price:,.2f}" if price == round(price, 2) else f"{price:,f}"
 
 
-def _cells(cells: Sequence[tuple[str, str]]) -> str:
-    return "".join(f"<td{_attribute('class', kind)}>{html}</td>" for html, kind in cells)
-
-
-def _state(known: TierKnowledge | None) -> str:
-    """The state and since when; below it the states by accelerators, where they differ."""
+def _states(known: TierKnowledge | None) -> Iterable[_State]:
+    """What was observed, and of which accelerators, where they differ; empty if nothing was."""
     if known is None or known.state is None:
-        return '<span class="quiet">not observed yet</span>'
-    lines = [_said(known.state, known.since)]
-    lines += [_shape(one) for one in known.shapes if one.state is not known.state]
-    if known.refusals:
-        many = len({one.namespace for one in known.refusals})
-        lines.append(f'<span class="quiet">{many} namespace{"s" if many > 1 else ""} got no node</span>')
-    return "<br>".join(lines)
+        return
+    yield _state(known.state, known.since)
+    for one in known.shapes:
+        if one.state is not known.state:
+            yield _state(one.state, one.since, f"{one.accelerators} accelerators: ")
 
 
-def _said(state: Seen, since: datetime | None) -> str:
+def _state(state: Seen, since: datetime | None, shape: str = "") -> _State:
     words, kind = _WORDS[state]
-    return f'<span class="{kind}">{words}</span>' + (f" for {clock.age(since)}" if since else "")
+    return _State(shape, kind, words, clock.age(since) if since else "")
 
 
-def _shape(shape: ShapeKnowledge) -> str:
-    return f"{shape.accelerators} accelerators: {_said(shape.state, shape.since)}"
+def _refused(known: TierKnowledge | None) -> str:
+    """How many namespaces, if any."""
+    if known is None or known.state is None or not known.refusals:
+        return ""
+    many = len({one.namespace for one in known.refusals})
+    return f"{many} namespace{'s' if many > 1 else ''}"
 
 
-def _teacher(known: TierKnowledge | None, teacher: Learned | None) -> str:
-    """When the state was observed, and by which job. A job that observed something older is not named."""
-    if known is None or known.seen_at is None:
-        return formats.NOTHING
-    when = f"{clock.age(known.seen_at)} ago"
-    if teacher is None or teacher.at < known.seen_at:
-        return when
-    name = escape(f"{teacher.namespace}/{teacher.job}")
-    return f'{when} by <a href="{escape(job_address(teacher.namespace, teacher.job))}">{name}</a>'
+def _seen(known: TierKnowledge | None) -> str:
+    """When the state was observed."""
+    return formats.NOTHING if known is None or known.seen_at is None else _HTML.ago(clock.age(known.seen_at))
+
+
+def _teacher(known: TierKnowledge | None, teacher: Learned | None) -> _Teacher | None:
+    """None if the job observed something older than what is shown."""
+    if known is None or known.seen_at is None or teacher is None or teacher.at < known.seen_at:
+        return None
+    return _Teacher(f"{teacher.namespace}/{teacher.job}", job_address(teacher.namespace, teacher.job))
 
 
 def _median(measured: Measured | None) -> str:
     return formats.span(median(measured)) if measured and measured.recent else formats.NOTHING
 
 
-def _node(node: NodeFaults, namespace: str | None) -> str:
+class _Node(NamedTuple):
+    """A row of the nodes. `age`: of the newest fault."""
+
+    name: str
+    kind: str
+    state: str
+    faults: str
+    reason: str
+    age: str
+
+
+def _node(node: NodeFaults, namespace: str | None) -> _Node:
     newest_fault = node.faults[-1]
-    state = bad_nodes.standing(node.faults, namespace or "")
-    words = {"avoided": '<span class="bad">avoided</span>', "last choice": '<span class="warn">last choice</span>'}
     here = "only in another namespace" if namespace else "only in the namespace that saw it"
-    cells = [
-        (words[state] if state else f'<span class="quiet">{here}</span>', ""),
-        (str(len(node.faults)), "number"),
-        (escape(newest_fault.reason), ""),
-        (clock.age(newest_fault.at), "number"),
-    ]
-    return f'<tr><th scope="row">{escape(node.node)}</th>{_cells(cells)}</tr>'
+    state = bad_nodes.standing(node.faults, namespace or "")
+    return _Node(
+        name=node.node,
+        kind=_STANDING[state],
+        state=state or here,
+        faults=str(len(node.faults)),
+        reason=newest_fault.reason,
+        age=clock.age(newest_fault.at),
+    )

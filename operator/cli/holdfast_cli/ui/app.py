@@ -20,10 +20,6 @@ STREAMS: Final = 64  # pages that may be open at once
 LARGEST_BODY: Final = 4096  # bytes
 _TYPES: Final = {"css": "text/css", "js": "text/javascript"}
 _NAME: Final = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
-ICON: Final = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="4" fill="#2457c5"/>'
-    '<path d="M5 3v10M11 3v10M5 8h6" stroke="#fff" stroke-width="2" stroke-linecap="round"/></svg>'
-)
 
 
 @web.middleware
@@ -84,7 +80,7 @@ class Pages:
         return handler
 
     async def _icon(self, _: web.Request) -> web.StreamResponse:
-        return web.Response(text=ICON, content_type="image/svg+xml")
+        return web.Response(body=asset("icon.svg"), content_type="image/svg+xml")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if self._streams >= STREAMS:

@@ -8,9 +8,8 @@ import tempfile
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
-from html import escape
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.text import Text
@@ -22,6 +21,9 @@ from holdfast_cli.terminal.console import console
 from holdfast_cli.ui.app import Pages, serve
 from holdfast_cli.ui.cluster import Cluster
 from holdfast_cli.ui.security import Guard
+from holdfast_model.pages.template import Template
+
+_HTML: Final = Template(__name__)
 
 HOST = "127.0.0.1"
 
@@ -107,8 +109,7 @@ def announced(address: str, scope: str, *, opened: bool) -> Iterator[None]:
     # A file that only this user can read, because all users of a machine can read the arguments of a browser.
     with tempfile.TemporaryDirectory(prefix="holdfast-ui-") as folder:
         page = Path(folder) / "open.html"
-        target = escape(address)
-        page.write_text(f'<!DOCTYPE html><meta http-equiv="refresh" content="0;url={target}"><title>Holdfast</title>\n')
+        page.write_text(_HTML.redirect(address))
         webbrowser.open(page.as_uri())
         yield
 

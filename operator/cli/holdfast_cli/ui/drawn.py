@@ -9,6 +9,7 @@ from holdfast_cli.pages.document import as_json, document
 from holdfast_cli.pages.frame import Frame, banner, framed
 from holdfast_cli.pages.jobs_page import FILTER, filled
 from holdfast_cli.pages.page import Fragment, Page
+from holdfast_model.pages.template import Markup
 
 
 @dataclass(frozen=True)
@@ -17,11 +18,11 @@ class Drawn:
 
     page: Page
     rows: Sequence[Fragment] = ()
-    actions: str = ""
+    actions: Markup = Markup()
 
     def parts(self, trouble: str) -> dict[str, str]:
         """The fragments that may change while the page is open. What the user types into is left out."""
-        parts = {"banner": banner(trouble), "actions": self.actions}
+        parts: dict[str, str] = {"banner": banner(trouble), "actions": self.actions}
         return parts | {one.id: one.html for one in self.page.fragments if one.id != FILTER}
 
     def charts(self) -> str:

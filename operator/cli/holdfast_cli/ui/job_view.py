@@ -17,6 +17,7 @@ from holdfast_cli.ui.cluster import Cluster
 from holdfast_cli.ui.drawn import Drawn
 from holdfast_cli.ui.readings import Reading, Readings
 from holdfast_cli.why.reasons import Reasons, find_reasons
+from holdfast_model.pages.template import Markup
 
 PATIENCE: Final = 2.0  # seconds that the document waits for Events; the stream brings them if they come later
 
@@ -55,7 +56,7 @@ class JobView:
         profile = self._cluster.profile(name) if name else None
         return None if name and profile is None else find_reasons(job, profile, self._reading.nodes, now)
 
-    def _actions(self, job: TrainingJob) -> str:
+    def _actions(self, job: TrainingJob) -> Markup:
         name = job.spec.capacity.profile
         profile = self._cluster.profile(name) if name else None
         grid = profile.spec.tiers if profile else job.spec.capacity.tiers

@@ -16,6 +16,8 @@ from typing import Final
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
+from holdfast_cli.pages.assets import asset
+
 POST_TOKEN: Final = "X-Holdfast-Token"  # noqa: S105 - the name of a header
 NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 HEADERS: Final = {
@@ -29,7 +31,6 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_ENTER: Final = '<!DOCTYPE html><title>Opening Holdfast</title><script src="/enter.js"></script>\n'
 _OWN: Final = ("same-origin", "none")  # values of Sec-Fetch-Site of requests that no other site began
 _FORM: Final = "application/x-www-form-urlencoded"
 
@@ -96,7 +97,7 @@ class Guard:
             return _refusal(
                 401, "the token is not that of this server: open the address that `holdfast ui` has printed"
             )
-        answer = web.Response(text=_ENTER, content_type="text/html", charset="utf-8")
+        answer = web.Response(body=asset("enter.html"), content_type="text/html", charset="utf-8")
         answer.set_cookie(self._cookie, self.token, httponly=True, samesite="Strict", path="/")
         return answer
 

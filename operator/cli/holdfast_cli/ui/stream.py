@@ -22,7 +22,7 @@ HEARTBEAT: Final = 10.0  # seconds
 PAUSE: Final = 0.25  # seconds between two changes that are sent
 PATIENCE: Final = 10.0  # seconds that a browser may take to read what it was sent
 REDRAW: Final = 5.0  # seconds after which a page with ages is drawn again
-GONE: Final = banner("The job was deleted. The page shows what was seen last.")
+GONE: Final = "The job was deleted. The page shows what was seen last."
 
 
 class Stream:
@@ -55,9 +55,10 @@ class Stream:
     async def _look(self, stamp: str) -> None:
         drawn, trouble = await self._view.draw(), self._cluster.trouble
         if drawn is None:
-            if self._parts is None or self._parts["banner"] != GONE:
-                self._parts = {**(self._parts or {}), "banner": GONE}
-                await self._send("change", json.dumps({"fragments": {"banner": GONE, "actions": ""}, "stamp": ""}))
+            gone = banner(GONE)
+            if self._parts is None or self._parts["banner"] != gone:
+                self._parts = {**(self._parts or {}), "banner": gone}
+                await self._send("change", json.dumps({"fragments": {"banner": gone, "actions": ""}, "stamp": ""}))
         elif stamp and drawn.stamp(trouble) == stamp:
             self._remember(drawn, trouble)
         elif change := self.change(drawn, trouble):

@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from tests.support.browser import Watched, ink, shots, tab
+from tests.support.pages.hostile_values import job_inputs
 from tests.support.pages.long_job import the_inputs
-from tests.unit.cli.pages.test_job_page import hostile
 
 from holdfast_cli.pages.comparison import comparison_page
+from holdfast_cli.pages.curves import places
 from holdfast_cli.pages.document import document
 from holdfast_cli.pages.job_page import job_page
 from holdfast_cli.pages.page import Chart, Curve, Fragment
 from holdfast_cli.pages.page import Page as Content
+from holdfast_model.pages.template import Markup
 from holdfast_train.series.history import History, Part, Row
 
 LOSS = "#chart-metric-loss"
@@ -205,7 +207,7 @@ def test_several_jobs_in_one_chart(opened: Opened) -> None:
 
 # Breaks if a name runs as a program. The page's own rule would stop it too, and say so on the console.
 def test_hostile_names_are_shown_and_do_nothing(opened: Opened) -> None:
-    with opened(job_page(hostile())) as found:
+    with opened(job_page(job_inputs('"><script>alert(1)</script><img src=x onerror=alert(2)>'))) as found:
         dialogs: list[str] = []
         found.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
         expect(found.page.get_by_role("heading", level=1)).to_contain_text("<script>alert(1)</script>")
@@ -217,7 +219,7 @@ def test_hostile_names_are_shown_and_do_nothing(opened: Opened) -> None:
 def test_the_rule_of_a_report_stops_a_program_that_came_in(browser: Browser, tmp_path: Path) -> None:
     bad = "<img src=x onerror='window.came=1'><script>window.came=2</script><p>after</p>"
     file = tmp_path / "report.html"
-    file.write_text(document(Content("x", [Fragment("x", bad)]), live=False), encoding="utf-8")
+    file.write_text(document(Content("x", [Fragment("x", Markup(bad))]), live=False), encoding="utf-8")
     with tab(browser) as found:
         found.page.goto(file.as_uri())
         expect(found.page.get_by_text("after")).to_be_visible()
@@ -234,8 +236,7 @@ def test_values_that_no_axis_can_show_and_charts_without_values(opened: Opened) 
         Chart("gaps", "Gaps", "step", "", [Curve("a", [1, 2], [None, None])]),
         Chart("none", "None", "step", "", []),
     ]
-    places = "".join(f'<div class="chart" id="{chart.id}"></div>' for chart in charts)
-    with opened(Content("x", [Fragment("curves", places)], charts)) as found:
+    with opened(Content("x", [Fragment("curves", places(charts))], charts)) as found:
         assert found.page.locator("canvas").count() == 5
         expect(found.page.locator("#none [role=img]")).to_have_attribute("aria-label", "None: no values")
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from holdfast_cli.pages.document import as_json, document
 from holdfast_cli.pages.page import Chart, Curve, Fragment, Page
+from holdfast_model.pages.template import Markup
 
 CHART = Chart("loss", "Loss", "step", "loss", [Curve("attempt 1", [1, 2.5], [0.123456789, None], lost=True)])
-PAGE = Page("a & b", [Fragment("heading", "<h1>a &amp; b</h1>"), Fragment("more", "<p>x</p>")], [CHART])
+PAGE = Page("a & b", [Fragment("heading", Markup("<h1>a &amp; b</h1>")), Fragment("more", Markup("<p>x</p>"))], [CHART])
 JSON = re.compile(r'<script type="application/json" id="charts">(.*?)</script>', re.DOTALL)
 
 
@@ -33,7 +34,7 @@ def test_a_report_contains_all_that_it_needs() -> None:
     text = document(PAGE, live=False)
     assert text.startswith("<!DOCTYPE html>")
     assert "<title>a &amp; b</title>" in text
-    assert '<section id="heading"><h1>a &amp; b</h1></section>\n<section id="more">' in text
+    assert '<section id="heading"><h1>a &amp; b</h1></section><section id="more">' in text
     assert "--curve-0" in text
     assert "uPlot (v1.6.32)" in text
     assert "window.holdfast" in text

@@ -13,16 +13,23 @@ from holdfast_cli.ui import stream as module
 from holdfast_cli.ui.drawn import Drawn
 from holdfast_cli.ui.pulse import Pulse
 from holdfast_cli.ui.stream import Stream, rows_change
+from holdfast_model.pages.template import Markup
 
 CHART = Chart("loss", "Interruption", "step", "", (Curve("loss", (1, 2), (0.5, 0.4)),))
-PAGE = Page("Jobs", (Fragment("head", "a"), Fragment(FILTER, "typed"), Fragment(TABLE, "empty")))
+
+
+def fragment(name: str, html: str) -> Fragment:
+    return Fragment(name, Markup(html))
+
+
+PAGE = Page("Jobs", (fragment("head", "a"), fragment(FILTER, "typed"), fragment(TABLE, "empty")))
 
 
 def drawn(
     head: str = "a", rows: dict[str, str] | None = None, charts: tuple[Chart, ...] = (), table: str = "empty"
 ) -> Drawn:
-    fragments = (Fragment("head", head), Fragment(FILTER, head), Fragment(TABLE, table))
-    return Drawn(replace(PAGE, fragments=fragments, charts=charts), [Fragment(*one) for one in (rows or {}).items()])
+    fragments = (fragment("head", head), fragment(FILTER, head), fragment(TABLE, table))
+    return Drawn(replace(PAGE, fragments=fragments, charts=charts), [fragment(*one) for one in (rows or {}).items()])
 
 
 class World:
@@ -82,11 +89,11 @@ def test_only_what_changed_follows() -> None:
 
 
 def test_another_order_sends_the_order_and_not_the_rows() -> None:
-    assert rows_change({"a": "1", "b": "2"}, [Fragment("b", "2"), Fragment("a", "1")]) == {
+    assert rows_change({"a": "1", "b": "2"}, [fragment("b", "2"), fragment("a", "1")]) == {
         "changed": "",
         "order": ["b", "a"],
     }
-    assert rows_change({"a": "1", "b": "2"}, [Fragment("b", "2")]) == {"changed": "", "order": ["b"]}
+    assert rows_change({"a": "1", "b": "2"}, [fragment("b", "2")]) == {"changed": "", "order": ["b"]}
 
 
 def test_a_new_table_comes_with_all_rows() -> None:
@@ -103,7 +110,7 @@ def test_charts_come_when_they_change() -> None:
 
 
 def test_other_fragments_than_before_load_the_page_again() -> None:
-    _, second = changes(drawn(), Drawn(Page("Jobs", (Fragment("other", ""),))))
+    _, second = changes(drawn(), Drawn(Page("Jobs", (fragment("other", ""),))))
     assert second == {"reload": True}
 
 
