@@ -397,4 +397,4 @@ class Jobs(RuleBasedStateMachine):
 
 
 TestJobs = Jobs.TestCase
-TestJobs.settings = settings(max_examples=50, stateful_step_count=40, suppress_health_check=list(HealthCheck))
+TestJobs.settings = settings(max_examples=15, stateful_step_count=40, suppress_health_check=list(HealthCheck))

@@ -1,4 +1,4 @@
-"""The same as `test_jobs`, with four times as many lives."""
+"""The same as `test_jobs`, with 200 lives instead of 15."""
 
 import pytest
 from hypothesis import settings

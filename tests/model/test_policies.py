@@ -18,9 +18,13 @@ DEDICATED_ONLY = 8 * 3.06
 
 
 def live(
-    seed: int, hours: float, odds: float, tick: timedelta = MINUTE, **capacity: str
+    seed: int, hours: float, odds: float, tick: timedelta = MINUTE, watched: float | None = None, **capacity: str
 ) -> tuple[TrainingJobStatus, timedelta]:
-    """The status in the end, and how long it took; at every tick Spot comes or goes with these odds."""
+    """The status in the end, and how long it took; at every tick Spot comes or goes with these odds.
+
+    A job that does not end is watched for `watched` hours; twice as long as to its deadline if that is None.
+    """
+    end = NOW + timedelta(hours=2 * hours if watched is None else watched)
     deadline = format_time(NOW + timedelta(hours=hours))
     steps = int(WORK.total_seconds())
     world = World(
@@ -31,7 +35,7 @@ def live(
     operator = Operator(world)
     for name in ("s2", "c1", "c2"):
         world.remove_node(name)
-    while world.now < NOW + timedelta(hours=2 * hours):
+    while world.now < end:
         for _ in range(2):
             operator.sync_jobs()
             operator.sync_pods()
@@ -75,7 +79,7 @@ def test_in_time_and_cheaper_than_dedicated(seed, hours, odds):
 
 def test_a_budget_is_never_exceeded():
     """Breaks if the job is stopped too late; it stands there with its checkpoints, and nothing more is paid."""
-    status, _ = live(0, 6, 1 / 180, MINUTE / 3, budget="4")
+    status, _ = live(0, 6, 1 / 180, MINUTE / 3, watched=3, budget="4")
     assert (status.phase, status.reason) == (Phase.SUSPENDED, "BudgetExceeded")
     assert 3 < float(status.ledger.spent) <= 4
     assert status.checkpoint is not None

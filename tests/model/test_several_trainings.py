@@ -9,6 +9,7 @@ from datetime import timedelta
 from itertools import permutations
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -211,9 +212,16 @@ class SeveralTrainings(RuleBasedStateMachine):
 
 TestSeveralTrainings = SeveralTrainings.TestCase
 TestSeveralTrainings.settings = settings(
-    max_examples=60,
+    max_examples=15,
     stateful_step_count=30,
     phases=(Phase.generate,),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+
+
+@pytest.mark.thorough
+class TestSeveralTrainingsLonger(SeveralTrainings.TestCase):
+    """Breaks if a rare course of events leaves two trainings with a part of the nodes each."""
+
+    settings = settings(TestSeveralTrainings.settings, max_examples=120)
