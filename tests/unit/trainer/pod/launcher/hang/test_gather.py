@@ -130,10 +130,11 @@ def test_each_rank_says_what_its_threads_do(tmp_path: Path) -> None:
     assert (tmp_path / "collectives-0.json").read_text() == "{}", "there is no torch"
 
 
-def test_a_rank_whose_threads_run_survives_each_question(tmp_path: Path) -> None:
+@pytest.mark.parametrize("questions", [10, pytest.param(100, marks=pytest.mark.thorough)])
+def test_a_rank_whose_threads_run_survives_each_question(tmp_path: Path, questions: int) -> None:
     """Breaks if its stacks are read while another thread changes them: the training would end of a question."""
     with rank_of(BUSY, tmp_path) as process:
-        for _ in range(100):
+        for _ in range(questions):
             (found,) = look(str(tmp_path), [running(process)], {})
             assert "in start_threads" in found["stacks"]
             assert place(found["stacks"]).startswith("<module> (train.py, line ")
