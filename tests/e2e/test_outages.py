@@ -90,6 +90,7 @@ def test_etcd_is_killed_while_a_job_trains(
     end_untouched(job)
 
 
+@pytest.mark.thorough
 def test_operator_is_killed_and_started_again_while_a_job_trains(
     cluster: Cluster, namespace: str, lone_operator: Callable[..., OperatorProcess], calm_pool: Pool
 ) -> None:

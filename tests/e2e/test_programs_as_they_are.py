@@ -203,6 +203,7 @@ def metrics(operator: OperatorProcess, namespace: str) -> set[str]:
     return {name.removeprefix("holdfast_job_") for name, _, _ in series}
 
 
+@pytest.mark.thorough
 # Breaks if no step of it is shown, or if a figure is shown of what nobody knows: where it resumes, what it saves.
 def test_an_unmodified_trainer_is_shown_and_moves(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool, tmp_path: Path

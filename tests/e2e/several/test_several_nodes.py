@@ -111,6 +111,7 @@ def test_a_lost_node_costs_one_new_pod(cluster: Cluster, namespace: str, operato
     assert f"rank 0 ended at {STEPS}, total {TOTAL} " in printed(job, "job-1-0")
 
 
+@pytest.mark.thorough
 def test_a_notice_for_one_node_costs_one_new_pod_and_no_step(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:

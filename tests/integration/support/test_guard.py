@@ -45,7 +45,7 @@ def test_run(tmp_path):
     ("number", "network"),
     [
         (signal.SIGTERM, "shared"),
-        (signal.SIGKILL, "shared"),
+        pytest.param(signal.SIGKILL, "shared", marks=pytest.mark.thorough),  # its two halves are in the others
         pytest.param(signal.SIGKILL, "isolated", marks=needs_isolation),
     ],
 )

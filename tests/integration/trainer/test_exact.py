@@ -7,12 +7,12 @@ import pytest
 from tests.support.trainer.exact import SAVE_EVERY, Setup, Trial
 
 STEPS, KILLED = 50, 23
+PAIRWISE = [Setup(1, "fp32", 1), Setup(1, "bf16", 2), Setup(2, "fp32", 2), Setup(2, "bf16", 1)]  # every two values meet
 SETUPS = [
+    *PAIRWISE,
     *(
-        Setup(processes, precision, accumulate)
-        for processes in (1, 2)
-        for precision in ("fp32", "bf16")
-        for accumulate in (1, 2)
+        pytest.param(setup, marks=pytest.mark.thorough)
+        for setup in map(Setup, (1, 1, 2, 2), ("fp32", "bf16", "fp32", "bf16"), (2, 1, 1, 2))
     ),
     Setup(2, "fp32", 1, sharded=True),
     Setup(2, "bf16", 2, sharded=True),

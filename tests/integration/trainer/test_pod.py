@@ -291,7 +291,8 @@ if __name__ == "__main__":
 
 
 @pytest.mark.training
-@pytest.mark.parametrize(("context", "ranks"), [pytest.param("fork", 2, marks=pytest.mark.thorough), ("spawn", 1)])
+@pytest.mark.thorough
+@pytest.mark.parametrize(("context", "ranks"), [("fork", 2), ("spawn", 1)])
 def test_torchrun_with_data_loader_workers_saves_when_told_to_leave(
     tmp_path: Path, s3: S3Server, prefix: str, context: str, ranks: int
 ) -> None:

@@ -34,15 +34,17 @@ def running_cluster(**options: Any) -> Iterator[Cluster]:
 def fresh_namespace(cluster: Cluster, prefix: str = "test") -> Iterator[str]:
     """A namespace in which pods can be created; deleted (without waiting) at the end."""
     name = f"{prefix}-{uuid.uuid4().hex[:8]}"
-    cluster.kubectl("create", "namespace", name)
+    _request(cluster, "POST", _collection("namespace", None), {"metadata": {"name": name}})
     try:
         wait_for(lambda: exists(cluster, "serviceaccount/default", name), 20, f"the service account of {name}")
         yield name
     finally:
-        cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+        if exists(cluster, f"namespace/{name}"):
+            _request(cluster, "DELETE", f"{_collection('namespace', None)}/{name}")
 
 
-# Tests look at objects many times a second; kubectl would need as much of the machine as what they wait for.
+# Tests look at objects many times a second, and each has a namespace; kubectl would need as much of the machine as
+# what they wait for.
 _GROUPS = {
     "trainingjob": f"apis/{names.API_VERSION}",
     "capacityprofile": f"apis/{names.API_VERSION}",
@@ -61,12 +63,14 @@ def exists(cluster: Cluster, what: str, namespace: str | None = None) -> bool:
 def get(cluster: Cluster, what: str, namespace: str | None = None) -> dict[str, Any]:
     """An object such as `pod/a`. Raises LocalError if it does not exist."""
     kind, _, name = what.partition("/")
-    return _read(cluster, f"{_collection(kind, namespace)}/{name}")
+    return _request(cluster, "GET", f"{_collection(kind, namespace)}/{name}")
 
 
 def items(cluster: Cluster, kind: str, namespace: str | None = None, **query: str) -> list[dict[str, Any]]:
     """All objects of a kind, such as `pod`; `query` may hold `labelSelector` and `fieldSelector`."""
-    found: list[dict[str, Any]] = _read(cluster, f"{_collection(kind, namespace)}?{urlencode(query)}")["items"]
+    found: list[dict[str, Any]] = _request(cluster, "GET", f"{_collection(kind, namespace)}?{urlencode(query)}")[
+        "items"
+    ]
     return found
 
 
@@ -75,14 +79,14 @@ def _collection(kind: str, namespace: str | None) -> str:
     return f"/{_GROUPS[kind]}{scope}/{kind}s"
 
 
-def _read(cluster: Cluster, path: str) -> dict[str, Any]:
+def _request(cluster: Cluster, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     try:
-        answer = _connections(cluster.root).request("GET", f"{cluster.server}{path}", timeout=30)
+        answer = _connections(cluster.root).request(method, f"{cluster.server}{path}", json=body, timeout=30)
     except urllib3.exceptions.HTTPError as error:
-        raise LocalError(f"GET {path}: {error}") from error
+        raise LocalError(f"{method} {path}: {error}") from error
     found: dict[str, Any] = answer.json()
-    if answer.status != 200:
-        raise LocalError(f"GET {path}: HTTP {answer.status}: {found['message']}")
+    if answer.status not in (200, 201):
+        raise LocalError(f"{method} {path}: HTTP {answer.status}: {found['message']}")
     return found
 
 

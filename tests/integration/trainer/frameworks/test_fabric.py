@@ -7,19 +7,14 @@ import pytest
 from tests.support.trainer.frameworks.held_trainer import SAMPLES, Setup, Trial
 
 pytestmark = pytest.mark.training
-SETUPS = [
-    Setup(library="fabric"),
-    Setup(library="fabric", accumulate=3, workers=2, noisy=True),
-    Setup(library="fabric", sampling="own"),
-    Setup(library="fabric", scaled=True),
-]
-TWO_RANKS = [
-    Setup(library="fabric", processes=2, noisy=True),
-]
+PLAIN = Setup(library="fabric")
+NOISY = Setup(library="fabric", accumulate=3, workers=2, noisy=True)
+SCALED = Setup(library="fabric", sampling="own", scaled=True)
+TWO_RANKS = Setup(library="fabric", processes=2, noisy=True)
 
 
 # Breaks if the position of the data, a generator, the schedule, the loss scale or the phase of a step is not restored.
-@pytest.mark.parametrize("setup", [*SETUPS, *TWO_RANKS], ids=str)
+@pytest.mark.parametrize("setup", [NOISY, SCALED, TWO_RANKS], ids=str)
 def test_a_fabric_loop_that_is_killed_has_the_losses_of_one_that_is_not(tmp_path: Path, setup: Setup) -> None:
     whole = Trial(tmp_path / "whole").run(setup)
     steps = 1 + max(step for step, *_ in whole.batches)
@@ -39,7 +34,7 @@ def test_a_fabric_loop_that_is_killed_has_the_losses_of_one_that_is_not(tmp_path
 
 # Breaks if a notice does not end training between two steps, or if its step is not saved.
 def test_a_fabric_loop_saves_on_a_notice_and_loses_no_step(tmp_path: Path) -> None:
-    setup = SETUPS[1]
+    setup = NOISY
     whole = Trial(tmp_path / "whole").run(setup)
     trial = Trial(tmp_path / "reclaimed")
     first = trial.run(setup, at=2, by=signal.SIGTERM)
@@ -62,8 +57,8 @@ def test_a_fabric_loop_has_the_losses_of_one_outside_a_pod(tmp_path: Path) -> No
 # Breaks if a training that is complete is trained further.
 def test_a_training_that_is_complete_trains_no_step(tmp_path: Path) -> None:
     trial = Trial(tmp_path)
-    whole = trial.run(SETUPS[0])
-    again = trial.run(SETUPS[0])
+    whole = trial.run(PLAIN)
+    again = trial.run(PLAIN)
     assert again.batches == []
     assert again.logs[0]["step"] == whole.logs[0]["step"]
 

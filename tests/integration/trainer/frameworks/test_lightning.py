@@ -11,19 +11,14 @@ from holdfast_train.format.manifest import decode
 from holdfast_train.storage.folder import FolderStorage
 
 pytestmark = pytest.mark.training
-SETUPS = [
-    Setup(library="lightning"),
-    Setup(library="lightning", accumulate=3, workers=2, noisy=True),
-    Setup(library="lightning", sampling="own"),
-    Setup(library="lightning", scaled=True),
-]
-TWO_RANKS = [
-    Setup(library="lightning", processes=2, noisy=True),
-]
+PLAIN = Setup(library="lightning")
+NOISY = Setup(library="lightning", accumulate=3, workers=2, noisy=True)
+SCALED = Setup(library="lightning", sampling="own", scaled=True)
+TWO_RANKS = Setup(library="lightning", processes=2, noisy=True)
 
 
 # Breaks if the position of the data, a generator, the schedule, the loss scale or the phase of a step is not restored.
-@pytest.mark.parametrize("setup", [*SETUPS, *TWO_RANKS], ids=str)
+@pytest.mark.parametrize("setup", [NOISY, SCALED, TWO_RANKS], ids=str)
 def test_a_lightning_trainer_that_is_killed_three_times_has_the_losses_of_one_that_is_not(
     tmp_path: Path, setup: Setup
 ) -> None:
@@ -44,7 +39,7 @@ def test_a_lightning_trainer_that_is_killed_three_times_has_the_losses_of_one_th
 
 
 # Breaks if a notice does not end training between two steps, or if Lightning handles the signal.
-@pytest.mark.parametrize("setup", [SETUPS[1], TWO_RANKS[0]], ids=str)
+@pytest.mark.parametrize("setup", [NOISY, TWO_RANKS], ids=str)
 def test_a_lightning_trainer_saves_on_a_notice_and_loses_no_step(tmp_path: Path, setup: Setup) -> None:
     whole = Trial(tmp_path / "whole").run(setup)
     trial = Trial(tmp_path / "reclaimed")
@@ -59,7 +54,7 @@ def test_a_lightning_trainer_saves_on_a_notice_and_loses_no_step(tmp_path: Path,
 
 # Breaks if a number of the training does not reach the operator, or is that of another step.
 def test_a_lightning_trainer_reports_step_loss_and_metrics(tmp_path: Path, endpoint: Endpoint) -> None:
-    found = Trial(tmp_path, more=endpoint.variables).run(SETUPS[0])
+    found = Trial(tmp_path, more=endpoint.variables).run(PLAIN)
     last = endpoint.reports[-1]
     assert (last["state"], last["step"], last["steps"]) == ("completed", 22, 22)
     assert float(last["figures"]["loss"]) == pytest.approx(float.fromhex(found.batches[-1][2]), abs=1e-6)
@@ -80,8 +75,8 @@ def test_a_lightning_trainer_has_the_losses_of_one_outside_a_pod(tmp_path: Path)
 # Breaks if a training that is complete is trained further.
 def test_a_training_that_is_complete_trains_no_step(tmp_path: Path) -> None:
     trial = Trial(tmp_path)
-    whole = trial.run(SETUPS[0])
-    again = trial.run(SETUPS[0])
+    whole = trial.run(PLAIN)
+    again = trial.run(PLAIN)
     assert again.batches == []
     assert again.logs[-1] == whole.logs[-1]
 

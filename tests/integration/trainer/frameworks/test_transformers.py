@@ -12,17 +12,15 @@ from holdfast_train.storage.folder import FolderStorage
 
 pytestmark = pytest.mark.training
 SETUPS = [
-    Setup(),
-    Setup(accumulate=3, noisy=True),
-    Setup(workers=2, noisy=True),
+    Setup(accumulate=3, workers=2, noisy=True),
     Setup(sampling="group_by_length"),
     Setup(sampling="own", accumulate=2),
+    Setup(processes=2, accumulate=2, noisy=True, fsdp=True),
 ]
-TWO_RANKS = [Setup(processes=2, noisy=True), Setup(processes=2, accumulate=2, fsdp=True)]
 
 
 # Breaks if the position of the data, a generator, the schedule, or the mean of the loss is not restored.
-@pytest.mark.parametrize("setup", [*SETUPS, *TWO_RANKS], ids=str)
+@pytest.mark.parametrize("setup", SETUPS, ids=str)
 def test_a_trainer_that_is_killed_three_times_has_the_losses_of_one_that_is_not(tmp_path: Path, setup: Setup) -> None:
     whole = Trial(tmp_path / "whole").run(setup)
     steps = 1 + max(step for step, *_ in whole.batches)
@@ -41,7 +39,7 @@ def test_a_trainer_that_is_killed_three_times_has_the_losses_of_one_that_is_not(
 
 
 # Breaks if a notice does not end training between two steps, or if its step is not saved.
-@pytest.mark.parametrize("setup", [Setup(accumulate=2), TWO_RANKS[0]], ids=str)
+@pytest.mark.parametrize("setup", [Setup(accumulate=2), Setup(processes=2, noisy=True)], ids=str)
 def test_a_trainer_saves_on_a_notice_and_loses_no_step(tmp_path: Path, setup: Setup) -> None:
     whole = Trial(tmp_path / "whole").run(setup)
     trial = Trial(tmp_path / "reclaimed")

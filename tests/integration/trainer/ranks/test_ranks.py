@@ -1,4 +1,4 @@
-"""Several ranks save one checkpoint together: real processes, gloo, and a writer for each rank."""
+"""Several ranks of torchrun save one checkpoint together: real processes, gloo, and a writer for each rank."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.storage.folder import FolderStorage
 
-pytestmark = pytest.mark.training
+pytestmark = [pytest.mark.training, pytest.mark.thorough]  # torch is imported three times in each
 PROGRAM: Final = """
 import os, signal, sys
 from datetime import timedelta
@@ -65,11 +65,7 @@ def train(storage: FolderStorage, tmp_path: Path, before: str = "", older: str =
 
 
 # torch has had `clone` since 2.8.
-@pytest.mark.parametrize(
-    "older",
-    ["", pytest.param("del dist.Store.clone", marks=pytest.mark.thorough)],
-    ids=["torch", "older torch"],
-)
+@pytest.mark.parametrize("older", ["", "del dist.Store.clone"], ids=["torch", "older torch"])
 def test_each_rank_writes_its_share(storage: FolderStorage, tmp_path: Path, older: str) -> None:
     said = train(storage, tmp_path, older=older)
     found = Checkpoints(storage, identity(2), Keep())
@@ -85,7 +81,6 @@ def test_each_rank_writes_its_share(storage: FolderStorage, tmp_path: Path, olde
     assert max(sizes) < 1.5 * min(sizes)
 
 
-@pytest.mark.thorough
 def test_a_rank_that_dies_while_it_saves_leaves_no_checkpoint_and_nobody_waiting(
     storage: FolderStorage, tmp_path: Path
 ) -> None:

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 from tests.support.trainer.exact import _bits, start
-from tests.support.trainer.stores import variables
+from tests.support.trainer.restores import restore_whole
+from tests.support.trainer.stores import identity, variables
 from tests.support.waiting import wait_for
 
 from holdfast_protocol.settings import Every, Keep
+from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.environment import Identity
 from holdfast_train.storage.folder import FolderStorage
@@ -269,3 +271,36 @@ def test_saves_by_steps_are_at_their_steps(tmp_path: Path) -> None:
     every = {"every": Every(3), "keep": Keep(9)}
     assert ranks(tmp_path, 1, saves_every_third, **every) == [0, 0], said(tmp_path, 1, 0)
     assert [commit.step for commit in log(tmp_path).state.commits] == [3, 6, 9, 10]
+
+
+def has_its_own(folder: Path, rank: int) -> None:
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    from holdfast_train import Run, Values
+
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(300, 700))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    with Run(model=model, optimizer=optimizer, per_rank={"own": Values(rank=rank)}) as run:
+        for _ in run.steps(3):
+            model(torch.ones(4, 300) * (rank + 1)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    print(f"sum={sum(one.detach().double().sum().item() for one in model.parameters()):.6f}")
+
+
+def test_each_rank_writes_its_share(tmp_path: Path) -> None:
+    """Breaks if rank 0 writes all, if a rank's own state is lost, or if a checkpoint is not of the last step."""
+    assert ranks(tmp_path, 1, has_its_own) == [0, 0], said(tmp_path, 1, 0) + said(tmp_path, 1, 1)
+    storage = FolderStorage(tmp_path / "prefix")
+    found = Checkpoints(storage, identity(2), Keep())
+    found.log.refresh()
+    restored = restore_whole(found)
+    assert restored is not None
+    weights = sum(value.double().sum().item() for value in restored.state["objects"]["model"].values())
+    assert all(f"sum={weights:.6f}" in said(tmp_path, 1, rank) for rank in (0, 1))
+    assert [own["objects"]["own"]["rank"] for own in restored.ranks] == [0, 1]
+    sizes = [storage.size(key) for key in storage.keys("data/") if key.endswith(".0")]
+    assert len(sizes) == 2
+    assert max(sizes) < 1.5 * min(sizes)
