@@ -10,14 +10,21 @@ from typing import Any, Final
 from holdfast_protocol.document import REQUIRED, encode, name_of
 from holdfast_protocol.member import MemberOrder, MemberReport
 from holdfast_protocol.orders import Order, Orders
+from holdfast_protocol.report import FirstStep, ProgressReport, Resumed, Saved, SlowRank, Staging
 from holdfast_protocol.verdict import Verdict
 
 SHOWN: Final = (
     ("Verdict", Verdict),
-    ("Report of a member", MemberReport),
-    ("Order for a member", MemberOrder),
+    ("Report", ProgressReport),
+    ("First step", FirstStep),
+    ("Resumed", Resumed),
+    ("Saved", Saved),
+    ("Staging", Staging),
+    ("Slow rank", SlowRank),
     ("Orders", Orders),
     ("Order", Order),
+    ("Report of a member", MemberReport),
+    ("Order for a member", MemberOrder),
 )
 BEGIN = "<!-- The tables are generated from operator/protocol/holdfast_protocol by `make crds`. Do not edit them. -->\n"
 END = "<!-- end of the tables -->\n"

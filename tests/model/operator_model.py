@@ -23,8 +23,8 @@ from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.snapshot import Refusal, Snapshot
 from holdfast.core.observe.start_trouble import Inspection
 from holdfast.runtime.housekeeping.orphaned_pods import is_releasable
-from holdfast.serve.body import ProgressBody
 from holdfast.serve.reports import ReportBook
+from holdfast_protocol.report import read
 
 LAG = timedelta(seconds=4)  # a cache never lags longer than this behind, which is less than config.missing_after
 
@@ -181,4 +181,4 @@ class Operator:
                 pod.told = pod.told or order.type == "drain"
                 pod.go = pod.go or order.type == "go"
         body |= {"acknowledged": pod.acknowledged}
-        self.reports.receive(("ns", pod.job), ProgressBody.model_validate(body), self.world.now)
+        self.reports.receive(("ns", pod.job), read(body), self.world.now)

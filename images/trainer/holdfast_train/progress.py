@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from holdfast_protocol.figures import UNKNOWN
-from holdfast_protocol.report import LIBRARY, MAX_METRICS, Sender
+from holdfast_protocol.report import LIBRARY, MAX_METRICS, Resumed, Saved, Sender, SlowRank, State
 from holdfast_train.accelerator_memory import peak_memory
 from holdfast_train.data_wait import DataShare
 from holdfast_train.pulse import Pulse
@@ -19,7 +19,7 @@ class Progress:
 
     def __init__(self) -> None:
         self.pulse = Pulse(None)  # of this rank: the launcher sees from it that training goes on
-        self._state = "starting"
+        self._state: State = "starting"
         self.step: int | None = None
         self.steps: int | None = None
         self.first_step: tuple[int, float] | None = None  # that this process trained, and when (time.monotonic)
@@ -27,23 +27,23 @@ class Progress:
         self.samples: Any = 0.0
         self.metrics: Mapping[str, Any] = {}  # beside the loss; replaced, never changed, because other threads read it
         self.fenced = False
-        self.resumed_from: dict[str, Any] | None = None
-        self.checkpoint: dict[str, Any] | None = None
+        self.resumed_from: Resumed | None = None
+        self.checkpoint: Saved | None = None
         self.save_error: str | None = None  # one line; None after a save has succeeded again
         self.sender: Sender = LIBRARY  # "Folder" in the writer of checkpoint.folder, which knows no steps
-        self.slow_ranks: list[dict[str, Any]] = []  # for the operator; empty if none is slow, or nothing is known
+        self.slow_ranks: tuple[SlowRank, ...] = ()  # for the operator; empty if none is slow, or nothing is known
         self.data = DataShare()
         self.measured = UNKNOWN  # figures that are numbers already; replaced, never changed
         self.ranks_peak: int | None = None  # memory of an accelerator, in bytes, of the rank that had most
         self.memory_warning: str | None = None  # one line; None if a save fits into the container's memory
 
     @property
-    def state(self) -> str:
+    def state(self) -> State:
         """What the program does, in the words of the operator's protocol."""
         return self._state
 
     @state.setter
-    def state(self, state: str) -> None:
+    def state(self, state: State) -> None:
         self._state = state
         self._beat()
 
@@ -64,7 +64,7 @@ class Progress:
     def resume(self, step: int, uri: str, note: str) -> None:
         """Training goes on from the checkpoint of `step` at `uri`."""
         # In this order: a report in between must not show the restored step as one of our own.
-        self.resumed_from = {"step": step, "uri": uri, "note": note}
+        self.resumed_from = Resumed(step, uri, note)
         self.step = step
 
     def count_step(self, step: int) -> bool:

@@ -22,8 +22,7 @@ from holdfast.api.strings import (
     PodField,
     RelativePath,
 )
-
-MAX_NODES = 1024
+from holdfast_protocol.report import MAX_NODES
 
 
 class KeyRef(Model):

@@ -8,26 +8,24 @@ from collections.abc import Callable
 from datetime import datetime
 from enum import Enum
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
-from pydantic import ValidationError
 
 from holdfast.api.errors import HoldfastError
 from holdfast.serve.auth import Authenticator, Identity, TooManyTokensError, UnknownPodError
-from holdfast.serve.body import ProgressBody
 from holdfast.serve.connections import Connections
 from holdfast.serve.listener import Listener, peer_of
 from holdfast.serve.members import MemberBook
 from holdfast.serve.orders import OrderBoard
 from holdfast.serve.reports import ReportBook
 from holdfast.serve.token_bucket import TokenBuckets
-from holdfast_protocol import endpoint
+from holdfast_protocol import endpoint, member, report
 from holdfast_protocol.document import DocumentError, encode, read_json
 from holdfast_protocol.endpoint import LONGEST_WAIT, POD_UID
-from holdfast_protocol.member import read_report
+from holdfast_protocol.member import MemberReport
 from holdfast_protocol.orders import Orders
-from holdfast_protocol.report import EVERY_SECONDS, MAX_BODY, OBEY
+from holdfast_protocol.report import EVERY_SECONDS, MAX_BODY, OBEY, ProgressReport
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +43,7 @@ class Standing(Enum):
     UNKNOWN = "this operator has not read the cluster yet"
 
 
+Document = TypeVar("Document", ProgressReport, MemberReport)
 Membership = Callable[[str, str, str, int | None], Standing]  # namespace, job, pod UID, attempt if it is known
 
 
@@ -162,7 +161,7 @@ class ProgressServer:
 
     async def _progress(self, request: web.Request) -> web.Response:
         identity = await self._admit(request)
-        body = await _report(request)
+        body = await _read(request, report.read)
         if body.pod_uid != identity.pod_uid:
             raise RequestError(403, _OTHER_POD)
         self._check(request, identity, body.attempt)
@@ -172,11 +171,7 @@ class ProgressServer:
 
     async def _member(self, request: web.Request) -> web.Response:
         identity = await self._admit(request)
-        content, wait = await _read(request), _wait(request)
-        try:
-            told = read_report(read_json(content, "body"))
-        except DocumentError as error:
-            raise RequestError(400, str(error)) from error
+        told, wait = await _read(request, member.read_report), _wait(request)
         if told.pod_uid != identity.pod_uid:
             raise RequestError(403, _OTHER_POD)
         self._members.receive((request.match_info["namespace"], request.match_info["job"]), told, self._now())
@@ -198,24 +193,17 @@ class ProgressServer:
         return _answer(200, encode(Orders(orders=await self._board.wait(identity.pod_uid, after, wait))))
 
 
-async def _read(request: web.Request) -> bytes:
-    """The body of a request. Raises RequestError if it is late."""
+async def _read(request: web.Request, read: Callable[[object], Document]) -> Document:
+    """The document in a request. Raises RequestError if it is late or not valid."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await request.read()
+            content = await request.read()
     except TimeoutError as error:
         raise RequestError(408, f"the body did not arrive within {BODY_SECONDS:g} seconds") from error
-
-
-async def _report(request: web.Request) -> ProgressBody:
-    """The report in a request. Raises RequestError if it is late or not valid."""
-    data = await _read(request)
     try:
-        return ProgressBody.model_validate_json(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "body"
-        raise RequestError(400, f"{place}: {first['msg']}") from error
+        return read(read_json(content, "body"))
+    except DocumentError as error:
+        raise RequestError(400, str(error)) from error
 
 
 def _attempt(request: web.Request) -> int | None:

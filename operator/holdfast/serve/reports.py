@@ -7,8 +7,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from holdfast.core.observe.report import Report, SavedCheckpoint, SlowRank, Staging, view
-from holdfast.serve.body import FirstStep, ProgressBody, Saved, SlowRankBody
-from holdfast_protocol.report import FOLDER, MAX_METRICS, RELAY, Sender
+from holdfast_protocol import report as protocol
+from holdfast_protocol.report import FOLDER, MAX_METRICS, RELAY, FirstStep, ProgressReport, Saved, Sender
 
 LONGEST_SAVE = 86_400.0  # seconds; a longer save in a report is cut to this
 LONGEST_AGE = 366 * 86_400.0  # seconds; the same for the age of a first step
@@ -52,7 +52,7 @@ class ReportBook:
         for job in self._woken.keys() - set(jobs):
             del self._woken[job]
 
-    def receive(self, job: JobName, body: ProgressBody, now: datetime) -> Report:
+    def receive(self, job: JobName, body: ProgressReport, now: datetime) -> Report:
         """Store a report in place of the one before from its sender, and return the view of the pod."""
         self.received += 1
         pod = self._pods.get(body.pod_uid)
@@ -102,14 +102,14 @@ def _first_step(reported: FirstStep | None, resumed: int, step: int, now: dateti
     return reported.step, now - timedelta(seconds=min(max(float(reported.seconds_ago), 0.0), LONGEST_AGE))
 
 
-def _slow_rank(told: SlowRankBody) -> SlowRank:
+def _slow_rank(told: protocol.SlowRank) -> SlowRank:
     own, others, step = (
         min(max(float(text), 0.0), LONGEST_AGE) for text in (told.own_seconds, told.others_seconds, told.step_seconds)
     )
     return SlowRank(told.rank, told.pod, own, others, step)
 
 
-def _after(before: Report | None, body: ProgressBody, now: datetime, put_back: int | None) -> Report:
+def _after(before: Report | None, body: ProgressReport, now: datetime, put_back: int | None) -> Report:
     """The report of one sender as decisions see it. What it leaves out keeps its last value, but for a pace.
 
     `put_back`: the step that the writer of checkpoint.folder has put back.
@@ -155,4 +155,4 @@ def _newest(before: SavedCheckpoint | None, saved: Saved | None) -> SavedCheckpo
     if saved is None or (before is not None and saved.step < before.step):
         return before
     took = timedelta(seconds=min(max(float(saved.seconds), 0.0), LONGEST_SAVE))
-    return SavedCheckpoint(saved.step, saved.uri, saved.bytes, saved.committed_at, took)
+    return SavedCheckpoint(saved.step, saved.uri, saved.bytes, datetime.fromisoformat(saved.committed_at), took)

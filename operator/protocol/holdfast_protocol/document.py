@@ -15,6 +15,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import cache
 from typing import Any, TypeVar
 
 EXACT = 2**53 - 1  # the largest whole number that every reader of JSON keeps exactly
@@ -135,6 +137,45 @@ def _is_text(value: object, least: int, most: int) -> bool:
     return isinstance(value, str) and least <= len(value) <= most and not _HALF.search(value)
 
 
+def checked(read: Callable[[Any], Any], default: Any = None) -> Any:
+    """What `read` makes of the value. It raises ValueError with words on what is allowed."""
+    return dataclasses.field(default=default, metadata=_checked(read))
+
+
+def _checked(read: Callable[[Any], Any]) -> dict[str, Any]:
+    def kind(value: Any, place: str) -> Any:
+        try:
+            return read(value)
+        except ValueError as error:
+            raise DocumentError(place, value, str(error)) from error
+
+    return {"kind": kind, "name": None}
+
+
+def named(read: Callable[[Any], Any], *, most: int, name: re.Pattern[str]) -> Any:
+    """An object of at most `most` fields with names like `name`; `read` as in `checked`, for each value."""
+
+    def every(value: Any) -> dict[str, Any]:
+        is_object = isinstance(value, dict) and len(value) <= most
+        if not is_object or not all(isinstance(one, str) and name.fullmatch(one) for one in value):
+            raise ValueError(f"an object of at most {most} fields with names like {name.pattern}")
+        return {one: read(found) for one, found in value.items()}
+
+    return dataclasses.field(default_factory=dict, metadata=_checked(every))
+
+
+def moment(default: Any = None) -> Any:
+    """A time in ISO 8601 with its zone, as a text."""
+
+    def read(value: Any) -> str:
+        found = datetime.fromisoformat(value.replace("Z", "+00:00")) if isinstance(value, str) else None
+        if found is None or found.tzinfo is None or len(value) > SHOWN:
+            raise ValueError("a time with its zone, such as 2026-11-21T12:00:00+00:00")
+        return str(value)
+
+    return checked(read, default)
+
+
 def counts(*, most: int, characters: int) -> dict[str, Any]:
     """Metadata of a field with an object of at most `most` whole numbers. Its default is a new, empty one."""
 
@@ -171,7 +212,7 @@ def camel_case(name: str) -> str:
 
 def name_of(field: dataclasses.Field[Any]) -> str:
     """The name of a field in JSON."""
-    return field.metadata["name"] or camel_case(field.name)
+    return field.metadata.get("name") or camel_case(field.name)
 
 
 def decode(of: type[T], value: object, place: str = "") -> T:
@@ -179,16 +220,20 @@ def decode(of: type[T], value: object, place: str = "") -> T:
     if not isinstance(value, Mapping):
         raise DocumentError(place, value, "an object")
     found: dict[str, Any] = {}
-    all_: Any = dataclasses.fields(of)  # type: ignore[arg-type]  # every caller gives a dataclass
-    # The version first: in another one, any other field may have another form.
-    for field in sorted(all_, key=lambda one: one.name != "version"):
-        name = name_of(field)
+    for field, name in _layout(of):  # type: ignore[arg-type]  # a class is hashable
         at = f"{place}.{name}" if place else name
         if value.get(name) is not None:
             found[field.name] = field.metadata["kind"](value[name], at)
         elif field.default is REQUIRED and field.default_factory is REQUIRED:
             raise DocumentError(at, None, "a value; the field must be set")
     return of(**found)
+
+
+@cache
+def _layout(of: Any) -> tuple[tuple[dataclasses.Field[Any], str], ...]:
+    """The fields with their names. The version first: in another one, any other field may have another form."""
+    found = sorted(dataclasses.fields(of), key=lambda one: one.name != "version")
+    return tuple((field, name_of(field)) for field in found)
 
 
 def encode(document: Any) -> dict[str, Any]:

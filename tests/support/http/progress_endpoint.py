@@ -1,5 +1,6 @@
 """A progress endpoint like the operator's, over TLS, for the trainer's tests."""
 
+import dataclasses
 import datetime
 import http.server
 import ipaddress
@@ -17,6 +18,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.support.http.member_calls import MemberCalls
+
+from holdfast_protocol.document import name_of
+from holdfast_protocol.report import ProgressReport
+
+FIELDS = dict.fromkeys(name_of(field) for field in dataclasses.fields(ProgressReport))
 
 
 def certificate(folder: Path) -> Path:
@@ -134,7 +140,7 @@ class Endpoint:
                 with endpoint._changed:
                     endpoint.tokens.append(self.headers["Authorization"])
                     if endpoint.status == 200:
-                        endpoint.reports.append(body | {"path": self.path})
+                        endpoint.reports.append(FIELDS | body | {"path": self.path})
                     orders = [o for o in endpoint._orders if o["id"] > body.get("acknowledged", 0)]
                     endpoint._changed.notify_all()
                 self.answer(endpoint.status, {"orders": orders, "reportEverySeconds": endpoint.every})

@@ -6,7 +6,11 @@ import re
 import pytest
 from tests.unit.docs.pages import DOCS, ROOT, prose
 
-SHORT = {"H/": "operator/holdfast/", "T/": "images/trainer/holdfast_train/"}
+SHORT = {
+    "H/": "operator/holdfast/",
+    "T/": "images/trainer/holdfast_train/",
+    "P/": "operator/protocol/holdfast_protocol/",
+}
 _ROW = re.compile(r"^\| (\d+) \| `([^`]+)` \| `([^`]+)` \| ([^|]+) \|$", re.MULTILINE)
 
 

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import IO, Any, Final
 
-from holdfast_protocol import reasons, variables
+from holdfast_protocol import reasons, report, variables
 from holdfast_protocol.orders import DRAIN, Order
-from holdfast_protocol.report import FOLDER, MAX_LINE
+from holdfast_protocol.report import FOLDER, MAX_LINE, Resumed
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.quarantine import BROKEN
 from holdfast_train.environment import Environment
@@ -188,7 +188,7 @@ class FolderWriter:
     def _resume_at(self, unit: Unit, uri: str, note: str) -> None:
         self._reported.resumed = unit.step
         self.newest = str(self._root / path_of(unit))
-        self._progress.resumed_from = {"step": unit.step or 0, "uri": uri, "note": note}  # 0: its name says none
+        self._progress.resumed_from = Resumed(unit.step or 0, uri, note)  # 0: its name says none
 
     # Beside the program.
 
@@ -267,13 +267,8 @@ class FolderWriter:
         new, old = (f"{size / (1 << 20):.1f} MiB" for size in (saved.uploaded, saved.reused))
         say(f"{what} saved: {new} uploaded, {old} were there, {saved.seconds:.1f} s")
         if unit.step is not None:
-            self._progress.checkpoint = {
-                "step": unit.step,
-                "uri": saved.uri,
-                "bytes": saved.size,
-                "seconds": f"{saved.seconds:.3f}",
-                "committedAt": saved.committed_at,
-            }
+            took = f"{saved.seconds:.3f}"
+            self._progress.checkpoint = report.Saved(unit.step, saved.uri, saved.size, took, saved.committed_at)
         self._write_verdict("running", "")
         self._poke()
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from holdfast_protocol.document import DocumentError, decode
+from holdfast_protocol.document import DocumentError, decode, encode
 from holdfast_protocol.endpoint import ORDERS, POD_UID, PROGRESS, WAIT_SECONDS
 from holdfast_protocol.figures import number_text
 from holdfast_protocol.orders import Order, Orders
-from holdfast_protocol.report import EVERY_SECONDS
+from holdfast_protocol.report import EVERY_SECONDS, FirstStep, ProgressReport
 from holdfast_train.environment import Environment
 from holdfast_train.graph_capture import allow_calls_beside_capture
 from holdfast_train.pod.launcher.connection import FIRST_BACK_OFF, BackOff, Connection, Target
@@ -115,7 +115,7 @@ class Reporter:
         self._connections.append(found)
         return found
 
-    def _body(self) -> dict[str, Any]:
+    def _body(self) -> ProgressReport:
         progress, identity = self._progress, self._environment.identity
         # In this order: a step of this process is not read without its first step.
         step, first = progress.step, progress.first_step
@@ -129,26 +129,26 @@ class Reporter:
             data_wait=None if data_wait is None else f"{data_wait:.3f}",
             peak_memory=progress.peak_memory,
         )
-        return {
-            "sender": progress.sender,
-            "attempt": identity.attempt,
-            POD_UID: identity.pod_uid,
-            "state": progress.state,
-            "step": step,
-            "steps": progress.steps,
-            "firstStep": first and {"step": first[0], "secondsAgo": f"{max(0.0, time.monotonic() - first[1]):.3f}"},
-            "figures": figures.encode(),
-            "metrics": {name: text for name, v in progress.metrics.items() if (text := _number(v)) is not None},
-            "fenced": progress.fenced,
-            "resumedFrom": progress.resumed_from,
-            "checkpoint": progress.checkpoint,
-            "saveError": progress.save_error,
-            "memoryWarning": progress.memory_warning,
-            "slowRanks": progress.slow_ranks,
-            "acknowledged": self._acknowledged,
-            "pid": os.getpid(),
-            "sentAt": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        }
+        return ProgressReport(
+            progress.sender,
+            identity.attempt,
+            identity.pod_uid,
+            progress.state,
+            step=step,
+            steps=progress.steps,
+            first_step=first and FirstStep(first[0], f"{max(0.0, time.monotonic() - first[1]):.3f}"),
+            figures=figures,
+            metrics={name: text for name, v in progress.metrics.items() if (text := _number(v)) is not None},
+            fenced=progress.fenced,
+            resumed_from=progress.resumed_from,
+            checkpoint=progress.checkpoint,
+            save_error=progress.save_error,
+            memory_warning=progress.memory_warning,
+            slow_ranks=progress.slow_ranks,
+            acknowledged=self._acknowledged,
+            pid=os.getpid(),
+            sent_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        )
 
     def _report(self) -> None:
         connection = self._connection(CALL_SECONDS)
@@ -173,7 +173,7 @@ class Reporter:
 
     def _send(self, connection: Connection) -> bool:
         try:
-            _, answer, _, refusal = connection.call("POST", PROGRESS, self._body())
+            _, answer, _, refusal = connection.call("POST", PROGRESS, encode(self._body()))
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._say_unreachable(f"{type(error).__name__}: {error}")
             return False

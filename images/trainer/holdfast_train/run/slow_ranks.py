@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any, Final, NamedTuple, Protocol
 
 from holdfast_protocol.gates import SLOW_RANKS_ON_GPUS
-from holdfast_protocol.report import MAX_SLOW_RANKS
+from holdfast_protocol.report import MAX_SLOW_RANKS, SlowRank
 from holdfast_train.accelerator_memory import peak_memory
 from holdfast_train.environment import Environment
 from holdfast_train.errors import StateError
@@ -54,10 +54,9 @@ class Slow(NamedTuple):
     windows: int
 
     @property
-    def for_report(self) -> dict[str, Any]:
+    def for_report(self) -> SlowRank:
         """As the operator reads it."""
-        seconds = {"ownSeconds": self.own, "othersSeconds": self.others, "stepSeconds": self.step}
-        return {"rank": self.rank, "pod": self.pod, **{name: f"{value:.6f}" for name, value in seconds.items()}}
+        return SlowRank(self.rank, self.pod, *(f"{seconds:.6f}" for seconds in (self.own, self.others, self.step)))
 
 
 class Judge:
@@ -118,7 +117,7 @@ class SlowRanks:
         def found(slow: tuple[Slow, ...], peak: int = 0) -> None:
             progress.ranks_peak = max(peak, progress.ranks_peak or 0) or None
             if bool(slow) or bool(progress.slow_ranks):
-                progress.slow_ranks = [one.for_report for one in slow]
+                progress.slow_ranks = tuple(one.for_report for one in slow)
                 on_change()
 
         arguments = (window, exchange, found)

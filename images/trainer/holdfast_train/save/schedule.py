@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from holdfast_protocol import report
 from holdfast_protocol.figures import number_text
 from holdfast_protocol.report import MAX_LINE
 from holdfast_protocol.settings import Every
@@ -126,13 +127,8 @@ class SaveSchedule:
         self._has_warned = warning is not None
         self.saved_step = saved.step
         self.failure = self._progress.save_error = None
-        self._progress.checkpoint = {
-            "step": saved.step,
-            "uri": saved.uri,
-            "bytes": saved.size,
-            "seconds": f"{saved.seconds:.3f}",
-            "committedAt": saved.committed_at,
-        }
+        took = f"{saved.seconds:.3f}"
+        self._progress.checkpoint = report.Saved(saved.step, saved.uri, saved.size, took, saved.committed_at)
 
     def record_failed(self, error: StorageError, *, is_kept: bool = False) -> StorageError:
         """A save has failed, and is due again soon. Return the new `failure`, to be raised if it was the last save.

@@ -4,12 +4,12 @@ import http.client
 import random
 import threading
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-from holdfast_protocol.document import decode
-from holdfast_protocol.endpoint import POD_UID, PROGRESS
+from holdfast_protocol.document import decode, encode
+from holdfast_protocol.endpoint import PROGRESS
 from holdfast_protocol.orders import Orders
-from holdfast_protocol.report import EVERY_SECONDS, STAGER
+from holdfast_protocol.report import EVERY_SECONDS, STAGER, ProgressReport, Staging
 from holdfast_train.environment import Environment
 from holdfast_train.pod.launcher.connection import Connection, Target
 from holdfast_train.say import say
@@ -55,7 +55,7 @@ class StagingReporter:
     def _send(self, *, is_over: bool) -> None:
         body = self._body(is_over=is_over)
         try:
-            answer = self._connection.call("POST", PROGRESS, body)
+            answer = self._connection.call("POST", PROGRESS, encode(body))
             if not (why := answer.refusal):
                 self._every = decode(Orders, answer.body).interval(self._every)
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -64,12 +64,12 @@ class StagingReporter:
             say(f"the operator does not take reports ({why}); the data is copied all the same")
         self._is_unreachable = bool(why)
 
-    def _body(self, *, is_over: bool) -> dict[str, Any]:
-        return {
-            "sender": STAGER,
-            "attempt": self._identity.attempt,
-            POD_UID: self._identity.pod_uid,
-            "state": "starting",
-            "staging": {"bytes": self._counts.done, "total": self._counts.total, "over": is_over},
-            "sentAt": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        }
+    def _body(self, *, is_over: bool) -> ProgressReport:
+        return ProgressReport(
+            STAGER,
+            self._identity.attempt,
+            self._identity.pod_uid,
+            "starting",
+            staging=Staging(self._counts.done, self._counts.total, is_over),
+            sent_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        )

@@ -9,6 +9,7 @@ import torch.distributed
 from tests.support.trainer.stores import environment
 from tests.support.waiting import wait_for
 
+from holdfast_protocol.report import SlowRank
 from holdfast_train.progress import Progress
 from holdfast_train.run import slow_ranks
 from holdfast_train.run.own_time import Typical
@@ -99,9 +100,7 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Pair]:
 def test_rank_0_says_which_rank_is_slow_and_when_it_is_no_longer(pair: _Pair) -> None:
     """Breaks if a rank is compared with windows of others that it has seen before, or if it stays slow for ever."""
     (slow,) = pair.progress.slow_ranks
-    assert slow == {
-        "rank": 1, "pod": 5, "ownSeconds": "0.300000", "othersSeconds": "0.100000", "stepSeconds": "0.400000",
-    }  # fmt: skip
+    assert slow == SlowRank(1, 5, "0.300000", "0.100000", "0.400000")
     pair.own[1] = 0.1
     wait_for(lambda: not pair.progress.slow_ranks, 20, "no slow rank")
     assert (pair.changes[0], pair.changes[-1]) == (True, False)
@@ -120,7 +119,7 @@ def test_a_rank_that_tells_nothing_more_is_not_slow(pair: _Pair, monkeypatch: py
     monkeypatch.setattr(slow_ranks, "STALE", 3)
     pair.own[1] = None
     wait_for(lambda: pair.changes and not pair.changes[-1], 20, "no slow rank")
-    assert pair.progress.slow_ranks == []
+    assert pair.progress.slow_ranks == ()
 
 
 def test_a_store_that_fails_is_said_once_and_then_nothing_is_known(
@@ -148,7 +147,7 @@ def test_a_fault_of_the_comparison_is_seen(pair: _Pair, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Judge, "take", fail)
     wait_for(lambda: faults, 20, "the fault")
-    assert (faults, pair.progress.slow_ranks) == ([RuntimeError], [])
+    assert (faults, pair.progress.slow_ranks) == ([RuntimeError], ())
 
 
 def test_nothing_is_measured_if_the_job_does_not_ask_for_it() -> None:
@@ -188,4 +187,4 @@ def test_without_its_gate_no_gpu_is_measured_and_its_memory_is_told(
         assert one._own._clock is None
         one.close()
     said = "holdfast: ranks are not compared on GPUs: the gate SlowRanksOnGpus is off\n"
-    assert (progress.slow_ranks, capsys.readouterr().err) == ([], said)
+    assert (progress.slow_ranks, capsys.readouterr().err) == ((), said)

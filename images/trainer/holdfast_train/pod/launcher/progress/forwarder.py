@@ -5,10 +5,11 @@ from __future__ import annotations
 import http.client
 import threading
 from collections.abc import Mapping
-from typing import Any
 
 from holdfast_protocol import settings, variables
+from holdfast_protocol.document import encode
 from holdfast_protocol.endpoint import PROGRESS
+from holdfast_protocol.report import ProgressReport
 
 from ..connection import BackOff, Connection, Target
 from ..verdict_files import say
@@ -28,7 +29,7 @@ class Forwarder:
         attempt, pod_uid = int(environment[variables.ATTEMPT]), environment.get(variables.POD_UID, "")
         self._report = RelayedReport(attempt, pod_uid)
         self._changed = threading.Condition()
-        self._newest: dict[str, Any] | None = None
+        self._newest: ProgressReport | None = None
         self._is_over = False
         self._trouble = ""  # why the operator did not take the last report
         self._thread: threading.Thread | None = None  # a program that reports nothing needs none
@@ -68,10 +69,10 @@ class Forwarder:
             pause = back_off.after(was_good=not self._trouble, at_least=at_least)
         self._connection.close()
 
-    def _send(self, report: Mapping[str, Any]) -> tuple[int, int]:
+    def _send(self, report: ProgressReport) -> tuple[int, int]:
         """The HTTP status, 0 if there was no answer, and the seconds before the next try that the operator wants."""
         try:
-            answer, _, at_least, trouble = self._connection.call("POST", PROGRESS, report)
+            answer, _, at_least, trouble = self._connection.call("POST", PROGRESS, encode(report))
         except (OSError, http.client.HTTPException, ValueError) as error:
             answer, at_least, trouble = 0, 0, f"{type(error).__name__}: {error}"
         if trouble and not self._trouble and not self._is_over:

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from holdfast_protocol.endpoint import POD_UID
-from holdfast_protocol.figures import MAX_COUNT, number_text
-from holdfast_protocol.report import MAX_METRICS, METRIC_NAME, RELAY
+from holdfast_protocol.figures import MAX_COUNT, Figures, number_text
+from holdfast_protocol.report import MAX_METRICS, METRIC_NAME, RELAY, ProgressReport, State
 
 PATH = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
 MOST_METRICS = 256  # as Kubeflow's API allows
@@ -54,24 +53,26 @@ class RelayedReport:
     """The body of the next report of one program. Its pace counts from the first step that the program told."""
 
     def __init__(self, attempt: int, pod_uid: str) -> None:
-        self._who = {"sender": RELAY, "attempt": attempt, POD_UID: pod_uid}
+        self._attempt, self._pod_uid = attempt, pod_uid
         self._first: tuple[int, float] | None = None  # step, and time.monotonic()
-        self._state = "starting"
+        self._state: State = "starting"
 
-    def body(self, metrics: Mapping[str, str]) -> dict[str, Any]:
+    def body(self, metrics: Mapping[str, str]) -> ProgressReport:
         """The report that stands for these metrics."""
         step, loss = count_of(metrics, *STEP), loss_of(metrics)
         if step is not None:
             self._state = "training"
             self._first = self._first or (step, time.monotonic())
-        return {
-            **self._who,
-            "state": self._state,
-            "step": step,
-            "steps": count_of(metrics, TOTAL),
-            "figures": {"loss": None if loss is None else number_text(loss), "secondsPerStep": self._pace(step)},
-            "metrics": dict(islice(_others(metrics), MAX_METRICS)),
-        }
+        return ProgressReport(
+            RELAY,
+            self._attempt,
+            self._pod_uid,
+            self._state,
+            step=step,
+            steps=count_of(metrics, TOTAL),
+            figures=Figures(loss=None if loss is None else number_text(loss), seconds_per_step=self._pace(step)),
+            metrics=dict(islice(_others(metrics), MAX_METRICS)),
+        )
 
     def _pace(self, step: int | None) -> str | None:
         if step is None or self._first is None or step <= self._first[0]:

@@ -8,7 +8,7 @@ from tests.support.http.fake_operator import FakeOperator
 from tests.support.trainer.pod_settings import pod_variables
 from tests.support.waiting import wait_for
 
-from holdfast.serve.body import ProgressBody
+from holdfast_protocol.report import read
 from holdfast_train.pod.launcher import connection
 from holdfast_train.pod.launcher.progress.forwarder import Forwarder
 
@@ -47,7 +47,7 @@ def test_the_operator_gets_it_with_the_token_of_the_pod(operator: FakeOperator, 
     wait_for(lambda: operator.got, 10, "the report")
     ((path, token, body),) = operator.got
     assert (path, token) == ("/at/v1/namespaces/ns/jobs/a/progress", "Bearer pod")
-    found = ProgressBody.model_validate(body)
+    found = read(body)
     assert (found.sender, found.attempt, found.pod_uid, found.figures.loss) == ("Relay", 3, "u", "2.5")
 
 

@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.serve.body import ProgressBody
+from holdfast_protocol.document import encode
+from holdfast_protocol.report import ProgressReport, read
 from holdfast_train.pod.launcher.progress import kubeflow
 from holdfast_train.pod.launcher.progress.kubeflow import RelayedReport, metrics_of
 
 
-def report(relayed: RelayedReport | None = None, **metrics: str) -> ProgressBody:
+def report(relayed: RelayedReport | None = None, **metrics: str) -> ProgressReport:
     relayed = relayed or RelayedReport(1, "p1")
-    return ProgressBody.model_validate(relayed.body(metrics))
+    return read(encode(relayed.body(metrics)))
 
 
 def test_what_the_trainer_of_hugging_face_posts() -> None:
