@@ -29,6 +29,7 @@ HOSTILE = {
     "an element": "<script>alert(1)</script>",
     "the end of an attribute": "\"><img/src=x/onerror='alert(1)'>",
     "an attribute": "'onmouseover='alert(1)'\"autofocus=\"",
+    "an attribute if there are no quotes": "x onmouseover=alert(1) y",
     "the end of the page": "</title></style></script></body><h1>&lt;b&gt;</h1>",
     "a comment": "<!--]]>--!><svg/onload=alert(1)>",
     "an address": "javascript:alert(1)",
