@@ -63,6 +63,11 @@ def test_a_completed_job_shows_all_steps_as_done() -> None:
     assert view.eta(job, NOW) == "-"
 
 
+def test_of_a_completed_job_that_told_no_step_no_share_is_known() -> None:
+    job = running_job({"phase": "Completed", "current": None, "progress": {}})
+    assert view.fraction(job) is None
+
+
 def test_without_a_goal_nothing_is_promised() -> None:
     job = running_job({"progress": {"step": 7}}, goal={})
     assert view.fraction(job) is None
