@@ -30,7 +30,7 @@ from ..room import has_room, has_tasks, is_short, killed_processes, process_memo
 from ..verdict_files import say
 from .command import PythonCommand, read_command
 from .program_needs import MARK, OF_TORCHRUN, Needs, find_needs, uses_torch
-from .told import LIBRARIES, OF_OPTIMIZERS
+from .told import AT_FIRST_USE, LIBRARIES
 
 READY_LOOK_SECONDS = 0.05  # between two looks at a spare for which this launcher waits
 LOOK_SECONDS = 0.5  # between two looks at the program, the memory and the spare
@@ -134,7 +134,7 @@ class Spare(Starter):
             return
         try:
             if self._is_reached(command, environment, over):
-                later = (OF_OPTIMIZERS[name] for name in imports if name in OF_OPTIMIZERS)
+                later = (AT_FIRST_USE[name] for name in imports if name in AT_FIRST_USE)
                 modules = OF_TORCHRUN if command.is_torchrun else (*imports, *later)
                 self._begin(command, environment, Needs(modules, {}, []))
                 while not self.is_ready() and self._look() and time.monotonic() - began < PREPARE_SECONDS:

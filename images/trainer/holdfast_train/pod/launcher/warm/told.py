@@ -22,9 +22,9 @@ LIBRARIES = frozenset(
         *("safetensors", "tokenizers", "torch", "torchaudio", "torchvision", "transformers", "triton"),
     )
 )
-# The first optimizer of torch imports this, and it takes nearly as long as torch itself. The operator passes only
-# names of libraries on, so a pod that imports for a first program adds it by itself.
-OF_OPTIMIZERS = {"torch": "torch._dynamo"}
+# What a program imports when it first uses a library: for the first optimizer of torch that takes nearly as long as
+# torch itself. The operator passes only names of libraries on, so a pod that imports for a first program adds these.
+AT_FIRST_USE = {"torch": "torch._dynamo", "holdfast_train": "holdfast_train.run.run"}
 NOT_IMPORTED = "torch._inductor."  # the import of torch's compiler starts processes
 # Variables that no library reads when it is imported, and some that are set by libraries or by Python itself.
 HARMLESS = frozenset(
