@@ -236,7 +236,7 @@ def test_kubectl_get_shows_how_a_job_stands(
     wide = cluster.kubectl("get", "tj", "-n", namespace, "-o", "wide").splitlines()
     narrow = cluster.kubectl("get", "tj", "job", "-n", namespace).splitlines()
     shown = ["NAME", "PHASE", "TIER", "NODES", "STEP", "PERCENT", "ETA"]
-    shown += ["COST", "EXPECTED", "SAVED", "SLACK", "INTERRUPTIONS", "AGE"]
+    shown += ["COST", "EXPECTED", "SAVINGS", "SLACK", "INTERRUPTIONS", "AGE"]
     assert narrow[0].split() == shown
     cells = table_row(*wide)
     assert list(cells)[len(shown) :] == ["LOSS", "CHECKPOINT", "NODE", "REASON"]

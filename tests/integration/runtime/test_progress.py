@@ -58,7 +58,14 @@ def pod(operators: Make, jobs: Any) -> Pod:
 
 def test_a_report_reaches_status_and_metrics(pod: Pod, jobs: Any) -> None:
     """Breaks if the token review, the CA's way to the pod, or the way from a report to a decision is broken."""
-    assert pod.post(pod.token(), step=7, figures={"loss": "2.5"}) == (200, {"orders": [], "reportEverySeconds": 15.0})
+    assert pod.post(pod.token(), step=7, figures={"loss": "2.5"}) == (
+        200,
+        {
+            "orders": [],
+            "reportEverySeconds": 15.0,
+            "version": 1,
+        },
+    )
     wait_for(lambda: jobs.status().get("progress", {}).get("step") == 7, 10, "the step in status")
     assert pod.operator.metric("holdfast_job_training_loss", job_name="a", job_namespace=jobs.namespace) == 2.5
     token = pod.token()
