@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ def test_rank_0_tells_which_rank_the_others_wait_for(tmp_path: Path) -> None:
     assert start(2, _train, tmp_path) == [0, 0]
     (slow,) = json.loads((tmp_path / "slow.json").read_text())
     assert (slow["rank"], slow["pod"]) == (1, 1)
-    assert float(slow["ownSeconds"]) > 1.33 * float(slow["othersSeconds"])
+    assert float(slow["own_seconds"]) > 1.33 * float(slow["others_seconds"])
 
 
 def _train(folder: Path) -> None:
@@ -39,5 +40,5 @@ def _train(folder: Path) -> None:
             model(torch.ones(2, 4)).square().mean().backward()
             optimizer.step()
             if run._progress.slow_ranks:
-                (folder / "slow.json").write_text(json.dumps(run._progress.slow_ranks))
+                (folder / "slow.json").write_text(json.dumps([asdict(one) for one in run._progress.slow_ranks]))
                 run._notice.give(10.0, "the test has what it waits for")
