@@ -30,9 +30,9 @@ demo: setup ## Watch a training lose three nodes and finish, in a local cluster
 
 .PHONY: test
 test: setup ## Run the tests: unit, then those that need the local cluster
-	$(BIN)/python -m tests.support.repeat_failed tests/unit tests/model -m "not thorough" -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m tests.support.repeat_failed tests/unit tests/model -m "not thorough" -n $(WORKERS) --dist worksteal $(ARGS)
 	$(BIN)/holdfast local build kubernetes versitygw helm promtool prometheus pint
-	$(BIN)/python -m tests.support.repeat_failed tests/integration tests/e2e -m "not thorough" -n $(WORKERS) --dist worksteal --durations 15
+	$(BIN)/python -m tests.support.repeat_failed tests/integration tests/e2e -m "not thorough" -n $(WORKERS) --dist worksteal --durations 15 $(ARGS)
 
 .PHONY: test-thorough
 test-thorough: setup ## Run the tests that take half a minute or more each; ARGS="--choose 6 --seed TEXT" runs some of them
@@ -65,7 +65,7 @@ format: setup ## Format the code, and fix what can be fixed
 	$(BIN)/ruff format .
 
 .PHONY: crds
-crds: setup ## Write what is generated: CRDs, files of the chart, parts of the docs
+crds: setup ## Write what is generated: CRDs, files of the chart, parts of the docs and of the code
 	$(BIN)/python -m scripts.generate
 
 .PHONY: lock

@@ -46,10 +46,11 @@ def rows(of: type) -> str:
 def _rows(of: type) -> Iterator[str]:
     described = _descriptions(of)
     for field in dataclasses.fields(of):
-        yield f"| `{name_of(field)}` | {_default(field.default)} | {described[field.name]} |"
+        yield f"| `{name_of(field)}` | {_default(field)} | {described[field.name]} |"
 
 
-def _default(value: Any) -> str:
+def _default(field: dataclasses.Field[Any]) -> str:
+    value = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
     if value is REQUIRED:
         return "required"
     plain = encode(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value

@@ -79,6 +79,7 @@ class Reporter:
         self._every = EVERY_SECONDS
         self._rates = _Rates()
         self._is_unreachable = False
+        self._is_unreadable = False
         self._connections: list[Connection] = []
         self._threads = [
             threading.Thread(target=self._report, name="holdfast-report", daemon=True),
@@ -217,8 +218,11 @@ class Reporter:
         try:
             told = decode(Orders, answer)
         except DocumentError as error:
-            say(f"the orders of the operator cannot be read: {error}")
+            if not self._is_unreadable:  # once for each such operator, not at each answer
+                self._is_unreadable = True
+                say(f"the orders of the operator cannot be read: {error}")
             return False
+        self._is_unreadable = False
         self._every = told.interval(self._every)
         fresh: list[Order] = []
         with self._orders:

@@ -191,6 +191,8 @@ def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
 
 def next_step(job: TrainingJob) -> str:
     """What the operator waits for, and what it does then."""
+    if job.metadata.deletion_timestamp:
+        return "Nothing: the job is being deleted. Its pod is asked to leave, and its checkpoints stay."
     unread = "The operator has not read the job yet. If this lasts: kubectl -n holdfast-system get pods"
     return job.status.next or unread
 

@@ -14,7 +14,7 @@ _SAY_IT_ALL: Final = (EndReason.NEVER_ENDED, "ProfileNotFound", WAITING_FOR_TURN
 
 
 def tell_next(draft: Draft) -> None:
-    """Set status.next: one or two sentences. They follow from the rest of status, and points in time are in UTC."""
+    """Set status.next: one or two sentences, with points in time in UTC. It is called when status changes anyway."""
     text = _next(draft)
     if text != draft.status.next:
         draft.set(next=text)

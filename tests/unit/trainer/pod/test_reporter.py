@@ -154,9 +154,11 @@ def test_wrong_authority_is_not_trusted(endpoint: Endpoint, tmp_path_factory: py
 
 
 @pytest.mark.parametrize("orders", [None, 5, [{}], [{"id": "x"}], [None], [{"id": 1, "type": "drain"}]])
-def test_orders_that_cannot_be_read(pod: Pod, orders: object) -> None:
-    pod.reporter._take(orders)
+def test_orders_that_cannot_be_read_are_told_once(pod: Pod, orders: object, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(3):
+        pod.reporter._take(orders)
     assert pod.orders.empty()
+    assert capsys.readouterr().err.count("cannot be read") == 1
 
 
 def test_farewell_arrives(endpoint: Endpoint) -> None:
