@@ -8,13 +8,17 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from holdfast_protocol.document import REQUIRED, encode, name_of
+from holdfast_protocol.hang import Hang
 from holdfast_protocol.member import MemberOrder, MemberReport
 from holdfast_protocol.orders import Order, Orders
+from holdfast_protocol.rank_verdict import RankVerdict
 from holdfast_protocol.report import FirstStep, ProgressReport, Resumed, Saved, SlowRank, Staging
 from holdfast_protocol.verdict import Verdict
 
 SHOWN: Final = (
     ("Verdict", Verdict),
+    ("Hang", Hang),
+    ("Verdict of a rank", RankVerdict),
     ("Report", ProgressReport),
     ("First step", FirstStep),
     ("Resumed", Resumed),

@@ -31,10 +31,9 @@ HoldfastTrainError
 """
 
 from enum import IntEnum
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from holdfast_protocol import reasons
-from holdfast_protocol.verdict import Outcome
 
 __all__ = [
     "EXIT_FENCED",
@@ -96,7 +95,7 @@ class HoldfastTrainError(Exception):
     """
 
     reason: ClassVar[str] = "HoldfastError"
-    outcome: ClassVar[Outcome] = "failed"
+    outcome: ClassVar[Literal["completed", "failed", "misconfigured", "fenced"]] = "failed"
     exit_code: ClassVar[int] = 1
     command_code: ClassVar[CommandCode] = CommandCode.FAILED
 

@@ -45,7 +45,7 @@ def _field(kind: Kind, default: Any, name: str | None = None) -> Any:
 
 
 def version(newest: int, *, name: str | None = None) -> Any:
-    """The version of the document, which is `newest` if it is missing. A reader refuses one that it does not know."""
+    """The version of the document; 1 if it is missing. A reader refuses one that it does not know."""
 
     def kind(value: Any, place: str) -> int:
         if _count(value, place, 1) > newest:
@@ -137,43 +137,58 @@ def _is_text(value: object, least: int, most: int) -> bool:
     return isinstance(value, str) and least <= len(value) <= most and not _HALF.search(value)
 
 
+def readable(text: str) -> str:
+    """The text without halves of characters, which no document may have: an argument or a path may have some."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def checked(read: Callable[[Any], Any], default: Any = None) -> Any:
     """What `read` makes of the value. It raises ValueError with words on what is allowed."""
-    return dataclasses.field(default=default, metadata=_checked(read))
+    return _field(lambda value, place: _read(read, value, place), default)
 
 
-def _checked(read: Callable[[Any], Any]) -> dict[str, Any]:
-    def kind(value: Any, place: str) -> Any:
-        try:
-            return read(value)
-        except ValueError as error:
-            raise DocumentError(place, value, str(error)) from error
+def _read(read: Callable[[Any], Any], value: Any, place: str) -> Any:
+    try:
+        return read(value)
+    except ValueError as error:
+        raise DocumentError(place, value, str(error)) from error
 
-    return {"kind": kind, "name": None}
+
+def made(read: Callable[[Any, str], Any], default: Any = None) -> Any:
+    """What `read` makes of the value and its place. It raises DocumentError."""
+    return _field(read, default)
 
 
 def named(read: Callable[[Any], Any], *, most: int, name: re.Pattern[str]) -> Any:
     """An object of at most `most` fields with names like `name`; `read` as in `checked`, for each value."""
 
-    def every(value: Any) -> dict[str, Any]:
+    def kind(value: Any, place: str) -> dict[str, Any]:
         is_object = isinstance(value, dict) and len(value) <= most
         if not is_object or not all(isinstance(one, str) and name.fullmatch(one) for one in value):
-            raise ValueError(f"an object of at most {most} fields with names like {name.pattern}")
-        return {one: read(found) for one, found in value.items()}
+            raise DocumentError(place, value, f"an object of at most {most} fields with names like {name.pattern}")
+        return {one: _read(read, found, f"{place}.{one}") for one, found in value.items()}
 
-    return dataclasses.field(default_factory=dict, metadata=_checked(every))
+    return dataclasses.field(default_factory=dict, metadata={"kind": kind, "name": None})
 
 
 def moment(default: Any = None) -> Any:
-    """A time in ISO 8601 with its zone, as a text."""
+    """A time in ISO 8601 with its zone, as a text. It is within the years 1 to 9999 in UTC too."""
 
     def read(value: Any) -> str:
-        found = datetime.fromisoformat(value.replace("Z", "+00:00")) if isinstance(value, str) else None
-        if found is None or found.tzinfo is None or len(value) > SHOWN:
+        if not isinstance(value, str) or len(value) > SHOWN or not _is_moment(value):
             raise ValueError("a time with its zone, such as 2026-11-21T12:00:00+00:00")
-        return str(value)
+        return value
 
     return checked(read, default)
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        offset = found.utcoffset()
+        return offset is not None and bool(found.replace(tzinfo=None) - offset)
+    except (OverflowError, ValueError):
+        return False
 
 
 def counts(*, most: int, characters: int) -> dict[str, Any]:
@@ -224,6 +239,8 @@ def decode(of: type[T], value: object, place: str = "") -> T:
         at = f"{place}.{name}" if place else name
         if value.get(name) is not None:
             found[field.name] = field.metadata["kind"](value[name], at)
+        elif field.name == "version":
+            found[field.name] = 1
         elif field.default is REQUIRED and field.default_factory is REQUIRED:
             raise DocumentError(at, None, "a value; the field must be set")
     return of(**found)

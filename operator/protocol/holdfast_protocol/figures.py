@@ -16,7 +16,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from .document import camel_case
+from .document import DocumentError, camel_case
 
 MAX_NUMBER: Final = 32  # characters of a number; status would cut a longer one, and a cut number is another number
 MAX_COUNT: Final = 2**53 - 1  # larger whole numbers are not exact everywhere
@@ -131,15 +131,15 @@ ROWS: Final = tuple(Row(one.name, **one.metadata) for one in fields(Figures))
 DATA_WAIT: Final = next(row for row in ROWS if row.name == "data_wait")
 
 
-def decode(body: Any) -> Figures:
+def decode(body: Any, place: str = "figures") -> Figures:
     """The figures of a report. A name that is not known is ignored: a newer program may report to an older operator.
 
-    Raises ValueError, which names the figure and what is allowed.
+    Raises DocumentError, which names the figure below `place`, and what is allowed.
     """
     if not isinstance(body, Mapping):
-        raise ValueError(f"{body!r:.40} is not an object of figures")  # noqa: TRY004 - as every other fault of a report
+        raise DocumentError(place, body, "an object of figures")
     given = {row: body[row.wire_name] for row in ROWS if body.get(row.wire_name) is not None}
-    return Figures(**{row.name: _checked(row, value) for row, value in given.items()})
+    return Figures(**{row.name: _checked(row, value, f"{place}.{row.wire_name}") for row, value in given.items()})
 
 
 def readable(body: Any) -> Figures:
@@ -151,18 +151,18 @@ def readable(body: Any) -> Figures:
     return found
 
 
-def _checked(row: Row, value: Any) -> Any:
+def _checked(row: Row, value: Any, place: str) -> Any:
     try:
         return _CHECKS[row.kind](value)
     except ValueError as error:
-        raise ValueError(f"{row.wire_name}: {error}") from error
+        raise DocumentError(place, value, str(error)) from error
 
 
 def decimal(text: Any) -> str:
-    """`text` if it is a decimal number. Raises ValueError."""
+    """`text` if it is a decimal number. ValueError says what is allowed, as those below do."""
     if isinstance(text, str) and len(text) <= MAX_NUMBER and _DECIMAL.fullmatch(text):
         return text
-    raise ValueError(f"{text!r:.40} is not a decimal number such as 2.113 or 1e-3, of at most {MAX_NUMBER} characters")
+    raise ValueError(f"a decimal number such as 2.113 or 1e-3, of at most {MAX_NUMBER} characters")
 
 
 def loss(text: Any) -> str:
@@ -173,14 +173,14 @@ def loss(text: Any) -> str:
 def share(text: Any) -> str:
     """`text` if it is a decimal number from 0 to 1. Raises ValueError."""
     if not 0 <= Fraction(decimal(text)) <= 1:
-        raise ValueError(f"{text!r} is not a share; allowed: 0 to 1")
+        raise ValueError("a decimal number from 0 to 1")
     return str(text)
 
 
 def count(value: Any) -> int:
     """`value` if it is a whole number from 0 to MAX_COUNT. Raises ValueError."""
     if type(value) is not int or not 0 <= value <= MAX_COUNT:
-        raise ValueError(f"{value!r:.40} is not a whole number from 0 to {MAX_COUNT}")
+        raise ValueError(f"a whole number from 0 to {MAX_COUNT}")
     return value
 
 

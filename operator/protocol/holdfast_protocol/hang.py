@@ -17,17 +17,16 @@ GROUP_NAME = 64  # characters
 
 @dataclass(frozen=True)
 class Hang:
-    """What the ranks of one node did.
-
-    `stopped`: a process was stopped by a signal, or had ended. `entered`: by process group, the fewest collectives that
-    a rank had entered. `waits`: all ranks waited for other ranks; None if that is not known.
-    """
+    """What the ranks of one node did."""
 
     stopped: bool = kind.flag()
+    """A process was stopped by a signal, or had ended."""
     entered: Mapping[str, int] = field(
         default_factory=dict, metadata=kind.counts(most=MOST_GROUPS, characters=GROUP_NAME)
     )
+    """By process group, the fewest collectives that a rank had entered."""
     waits: bool | None = kind.flag(None)
+    """All ranks waited for other ranks; not set if that is not known."""
 
 
 class Fault(NamedTuple):

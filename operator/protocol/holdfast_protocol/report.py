@@ -123,7 +123,7 @@ class ProgressReport:
     """Steps of the whole training."""
     first_step: FirstStep | None = kind.part(FirstStep)
     """The first step that this process trained."""
-    figures: Figures = kind.checked(table.decode, table.UNKNOWN)
+    figures: Figures = kind.made(table.decode, table.UNKNOWN)
     """The [figures](metrics.md) of the program that are known."""
     metrics: Mapping[str, str] = kind.named(table.loss, most=MAX_METRICS, name=METRIC_NAME)
     """Other metrics of the program, by name."""

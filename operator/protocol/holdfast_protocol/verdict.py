@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from . import document as kind
-from .document import REQUIRED, to_text
+from .document import REQUIRED, readable, to_text
 from .hang import Hang
 
 VERSION = 1
@@ -55,18 +55,13 @@ class Verdict:
 def shorten(verdict: Verdict) -> Verdict:
     """The verdict with at most MOST_BYTES as a line. The oldest lines go first, then half of the message."""
     message, lines = verdict.message.replace("\n", " "), verdict.last_lines[-LINES_KEPT:]
-    small = replace(verdict, message=_whole(message)[:MESSAGE_CHARACTERS], last_lines=tuple(map(_whole, lines)))
+    small = replace(verdict, message=readable(message)[:MESSAGE_CHARACTERS], last_lines=tuple(map(readable, lines)))
     while len(to_text(small)) >= MOST_BYTES:
         if small.last_lines:
             small = replace(small, last_lines=small.last_lines[1:])
         else:
             small = replace(small, message=small.message[: len(small.message) // 2])
     return small
-
-
-def _whole(text: str) -> str:
-    """The text without halves of characters: an argument or a path of a program may have some."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def to_line(verdict: Verdict) -> bytes:

@@ -172,7 +172,8 @@ import os, pathlib, sys
 folder = pathlib.Path(os.environ["HOLDFAST_VERDICT_DIR"])
 print("attempt", os.environ["HOLDFAST_ATTEMPT"], "runs", flush=True)
 if os.environ["HOLDFAST_ATTEMPT"] == "1":
-    (folder / "rank-0.json").write_text('{"result": "failed", "reason": "OutOfMemory", "message": "of 1", "step": 5}')
+    told = '{"rank": 0, "result": "failed", "reason": "OutOfMemory", "message": "of 1", "step": 5}'
+    (folder / "rank-0.json").write_text(told)
     sys.exit(1)
 sys.exit("the second one fails too")
 """
@@ -214,7 +215,7 @@ SAVES = """
 import os, pathlib, signal, sys
 verdict = pathlib.Path(os.environ["HOLDFAST_VERDICT_DIR"], "rank-0.json")
 def leave(number, frame):
-    verdict.write_text('{"result": "saved", "message": "saved step 9", "step": 9, "savedStep": 9}')
+    verdict.write_text('{"rank": 0, "result": "saved", "message": "saved step 9", "step": 9, "savedStep": 9}')
     sys.exit(0)
 signal.signal(signal.SIGTERM, leave)
 if sys.argv[1:]: leave(0, None)

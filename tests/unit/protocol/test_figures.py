@@ -48,12 +48,12 @@ def test_garbage_is_refused_with_words(body: Any) -> None:
 
 @pytest.mark.parametrize("body", [None, [], "loss"])
 def test_what_is_no_object_is_refused(body: Any) -> None:
-    with pytest.raises(ValueError, match="is not an object of figures"):
+    with pytest.raises(ValueError, match="allowed: an object of figures"):
         decode(body)
 
 
 def test_a_fault_names_the_figure_and_what_is_allowed() -> None:
-    with pytest.raises(ValueError, match=r"dataWait: '1.5' is not a share; allowed: 0 to 1"):
+    with pytest.raises(ValueError, match=r"figures.dataWait is '1.5'; allowed: a decimal number from 0 to 1"):
         decode({"dataWait": "1.5"})
 
 

@@ -91,6 +91,9 @@ def test_memory_and_data() -> None:
         {"firstStep": {"step": 1, "secondsAgo": 1.0}},
         {"checkpoint": {"step": 1, "uri": "u", "bytes": -1, "seconds": "1", "committedAt": "2026-11-21T12:00:00Z"}},
         {"checkpoint": {"step": 1, "uri": "u", "bytes": 1, "seconds": "1", "committedAt": "2026-11-21T12:00:00"}},
+        # of the years 0 and 10000 in UTC, which no status can hold
+        {"checkpoint": {"step": 1, "uri": "u", "bytes": 1, "seconds": "1", "committedAt": "0001-01-01T00:00:00+14:00"}},
+        {"checkpoint": {"step": 1, "uri": "u", "bytes": 1, "seconds": "1", "committedAt": "9999-12-31T23:59:59-14:00"}},
         {
             "checkpoint": {
                 "step": 1,
@@ -105,6 +108,23 @@ def test_memory_and_data() -> None:
 def test_bad_bodies(bad: dict[str, Any]) -> None:
     with pytest.raises(DocumentError):
         read({**GOOD, **bad})
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (
+            {"metrics": {"good": "1", "accuracy": "high"}},
+            "metrics.accuracy is 'high'; allowed: a decimal number",
+        ),
+        ({"figures": {"loss": "many"}}, "figures.loss is 'many'; allowed: a decimal number such as"),
+        ({"sentAt": "noon"}, "sentAt is 'noon'; allowed: a time with its zone, such as"),
+    ],
+)
+def test_a_refusal_names_the_value_that_is_wrong(bad: dict[str, Any], words: str) -> None:
+    with pytest.raises(DocumentError) as found:
+        read({**GOOD, **bad})
+    assert words in str(found.value)
 
 
 def test_an_older_library_says_nothing_of_failed_saves() -> None:

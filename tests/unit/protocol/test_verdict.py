@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from tests.support.protocol.strategies import JSON, TEXTS, documents
 
 from holdfast.core.observe.verdict import parse_verdict
+from holdfast_protocol import rank_verdict
 from holdfast_protocol.blame import facts
 from holdfast_protocol.document import decode, encode
 from holdfast_protocol.hang import Hang
+from holdfast_protocol.rank_verdict import RankVerdict
 from holdfast_protocol.verdict import MOST_BYTES, Verdict, to_line
-from holdfast_train.pod.launcher.verdict import End, RankVerdict
+from holdfast_train.pod.launcher.verdict import End
 from holdfast_train.pod.launcher.verdict import classify as judge
 
 COUNTS = st.none() | st.integers(0, 2**53 - 1)
@@ -68,7 +70,7 @@ def test_the_operator_reads_what_a_launcher_writes(end: End) -> None:
     assert replace(written, **cut) == found
 
 
-# Breaks if a verdict is longer than a kubelet keeps, or no JSON, whatever a program has printed last.
+# A program prints what it likes. Breaks if the verdict with its last lines is no JSON, or too long for a kubelet.
 @pytest.mark.parametrize("printed", ["\u00fc\u20ac\U0001f388" * 100, "half of a character: \udce4", "$(HOME)" * 99])
 def test_any_last_lines_become_one_short_line(printed: str) -> None:
     line = to_line(Verdict("failed", "UserException", printed * 99, last_lines=(printed,) * 25))
@@ -76,6 +78,16 @@ def test_any_last_lines_become_one_short_line(printed: str) -> None:
     found = parse_verdict(line.decode())
     assert found is not None
     assert (found.outcome, found.message[:4]) == ("failed", printed[:4])
+
+
+# Breaks if the launcher does not read what a rank wrote, whatever its reason and message are.
+@given(RANKS, st.sampled_from(["", "half of a character: \udce4", "$(HOME)" * 999]))
+def test_the_launcher_reads_what_a_rank_writes(one: RankVerdict, said: str) -> None:
+    told = replace(one, message=one.message + said, python=said)
+    found = rank_verdict.read(rank_verdict.to_text(told))
+    kept = {"message": found.message, "python": found.python}
+    assert found == replace(one, **kept)
+    assert found.message[:9] == told.message.encode("utf-8", "replace").decode()[:9]
 
 
 # Breaks if a verdict of a newer launcher is taken for none, or one of an older launcher.

@@ -1,20 +1,16 @@
 """The file in which each rank reports its end to the launcher: torchrun's exit code cannot say it."""
 
-import json
 import os
 import sys
 import time
 from pathlib import Path
-from typing import Literal
 
+from holdfast_protocol.rank_verdict import RankVerdict, Result, to_text
 from holdfast_train.pod.rank_evidence import answer_launcher
 from holdfast_train.pulse import Pulse
 from holdfast_train.say import say
 
 __all__ = ["Result", "begin_rank", "forget_rank_verdict", "write_rank_verdict"]
-
-# "running" is not an end: it stays if the process ends without a word of its Run.
-Result = Literal["running", "saved", "left", "completed", "failed", "fenced", "misconfigured"]
 
 
 def forget_rank_verdict(folder: str | None, rank: int) -> None:
@@ -35,7 +31,7 @@ def begin_rank(folder: str | None, rank: int) -> Pulse:
 def write_rank_verdict(
     folder: str | None,
     rank: int,
-    result: str,
+    result: Result,
     *,
     reason: str = "",
     message: str = "",
@@ -50,21 +46,11 @@ def write_rank_verdict(
         return
     if result != "running":
         answer_launcher(None, rank)
-    body = {
-        "v": 1,
-        "result": result,
-        "reason": reason,
-        "message": message[:2000],
-        "step": step,
-        "savedStep": saved_step,
-        "at": time.time(),
-        "pid": os.getpid(),
-        "python": sys.executable,
-    }
+    told = RankVerdict(rank, result, reason, message, step, saved_step, time.time(), os.getpid(), sys.executable)
     path = Path(folder) / f"rank-{rank}.json"
     temporary = path.with_suffix(f".{os.getpid()}")
     try:
-        temporary.write_text(json.dumps(body), encoding="utf-8")
+        temporary.write_text(to_text(told), encoding="ascii")
         temporary.replace(path)
     except OSError as error:
         say(f"the verdict of rank {rank} could not be written: {error}")

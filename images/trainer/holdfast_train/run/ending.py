@@ -220,7 +220,7 @@ class Ending:
         except StorageError as error:
             raise self._schedule.record_failed(error) from error
 
-    def _write_verdict(self, result: str, step: int, *, reason: str = "", message: str = "") -> None:
+    def _write_verdict(self, result: Result, step: int, *, reason: str = "", message: str = "") -> None:
         self._has_verdict = True
         known = {"step": step, "saved_step": self._schedule.saved_step}
         write_rank_verdict(self._verdict_folder, self._ranks.rank, result, reason=reason, message=message, **known)

@@ -3,7 +3,6 @@
 Its last line on standard output says why the data is not there; without such a line all of it is.
 """
 
-import json
 import os
 import signal
 import sys
@@ -12,6 +11,7 @@ import time
 from contextlib import ExitStack
 from typing import Final
 
+from holdfast_protocol.rank_verdict import RankVerdict, to_text
 from holdfast_protocol.settings import Data
 from holdfast_train.environment import Credentials, Environment, read_settings
 from holdfast_train.errors import DataError, HoldfastTrainError
@@ -90,7 +90,7 @@ def main() -> int:
     except (HoldfastTrainError, OSError) as caught:
         error = caught if isinstance(caught, HoldfastTrainError) else DataError(f"trainer.data: {caught}")
         say(f"{error.reason}: {error}")
-        out.write(json.dumps({"result": error.outcome, "reason": error.reason, "message": str(error)}) + "\n")
+        out.write(f"{to_text(RankVerdict(0, error.outcome, error.reason, str(error), at=time.time()))}\n")
         out.close()
         return error.exit_code
     return 0

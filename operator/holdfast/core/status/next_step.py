@@ -28,9 +28,9 @@ def _next(draft: Draft) -> str:
         case Phase.FAILED:
             return "Nothing: the job has failed for good. Fix the cause, delete the job, apply it again."
         case Phase.SUSPENDED if status.reason == EndReason.BUDGET_EXCEEDED:
-            return "The job waits for a higher spec.capacity.budget; then it resumes from its last checkpoint."
+            return f"The job waits for a higher spec.capacity.budget; {_goes_on(draft)}."
         case Phase.SUSPENDED:
-            return "The job waits for spec.suspend: false; then it resumes from its last checkpoint."
+            return f"The job waits for spec.suspend: false; {_goes_on(draft)}."
     attempt, said = status.current, status.decision
     if said and (status.reason in _SAY_IT_ALL or said.action == KEEP_POD):
         return f"The job waits: {said.message}."
@@ -39,6 +39,10 @@ def _next(draft: Draft) -> str:
     if status.reason == EndReason.NODE_SILENT and attempt.state is not AttemptState.DRAINING:
         return f"Node {status.node} does not answer. If it stays silent, the job continues on another node."
     return _next_of(draft, attempt)
+
+
+def _goes_on(draft: Draft) -> str:
+    return "then it resumes from its last checkpoint" if draft.status.checkpoint else "then its next attempt starts"
 
 
 def _next_of(draft: Draft, attempt: Attempt) -> str:

@@ -68,7 +68,11 @@ def test_what_happens_next_on_several_nodes(changes: dict[str, Any], wanted: str
     [
         ({"phase": "Completed", "current": None}, "training is complete"),
         ({"phase": "Failed", "current": None}, "failed for good"),
-        ({"phase": "Suspended", "current": None}, "spec.suspend: false"),
+        ({"phase": "Suspended", "current": None}, "spec.suspend: false; then it resumes from its last checkpoint."),
+        (
+            {"phase": "Suspended", "current": None, "checkpoint": None},
+            "false; then its next attempt starts.",
+        ),
         ({"phase": "Recovering", "current": None}, "being prepared"),
         (
             {"current": {**CURRENT, "state": "Intended", "retryAt": RETRY}},

@@ -384,6 +384,6 @@ def test_interval_in_seconds(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_verdict_of_an_earlier_process_is_forgotten(uri: str, tmp_path: Path) -> None:
     """torchrun has restarted a failed rank: if the pod is lost now, that is not a failure any more."""
-    (tmp_path / "rank-0.json").write_text('{"result": "failed"}')
+    (tmp_path / "rank-0.json").write_text('{"rank": 0, "result": "failed"}')
     with Run(counter=Counter(), environment=environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path))):
         assert verdict(tmp_path)["result"] == "running"

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast_protocol import variables
+from holdfast_protocol.rank_verdict import RankVerdict
 
 from .program import MISCONFIGURED, Program, refusal
-from .verdict import End, RankVerdict
+from .verdict import End
 from .verdict_files import LIBRARY, read_rank_verdicts, say
 
 ENDED = "the process that saves checkpoint.folder ends each time that it is started: the last checkpoints are not saved"

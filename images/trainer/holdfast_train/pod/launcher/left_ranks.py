@@ -11,8 +11,9 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterable
 
+from holdfast_protocol.rank_verdict import RankVerdict
+
 from .process_tree import descendants, started_at
-from .verdict import RankVerdict
 from .verdict_files import read_rank_verdicts, say
 
 LOOK_SECONDS = 0.5  # between two looks

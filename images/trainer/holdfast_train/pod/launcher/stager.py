@@ -6,7 +6,6 @@ a pod that has to leave kills it, and what it has not completed has no name yet.
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -16,11 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from holdfast_protocol import reasons
+from holdfast_protocol import rank_verdict, reasons
+from holdfast_protocol.document import DocumentError
+from holdfast_protocol.rank_verdict import RankVerdict
 
 from .program import MISCONFIGURED, refusal
 from .room import killed_processes
-from .verdict import End, RankVerdict
+from .verdict import End
 from .verdict_files import LIBRARY
 
 START = (
@@ -68,10 +69,8 @@ def _open(environment: Mapping[str, str]) -> subprocess.Popen[str]:
 
 def _failed(code: int, lines: list[str], oom_kills: int) -> End:
     """The end if the process failed: what it says, or why it cannot say anything."""
-    with suppress(ValueError, KeyError, IndexError, TypeError):
-        told = json.loads(lines[-1])
-        result, reason, message = str(told["result"]), str(told["reason"]), str(told["message"])
-        return End(code, None, None, (RankVerdict(0, result, reason, message, None, None, time.time()),))
+    with suppress(DocumentError):
+        return End(code, None, None, (rank_verdict.read(lines[-1] if lines else ""),))
     if code < 0:
         return End(None, -code, None, oom_kills=oom_kills)
     why = (

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from holdfast_protocol import reasons
 from holdfast_protocol.hang import Hang
 from holdfast_protocol.lost_peer import says_peer_is_gone
+from holdfast_protocol.rank_verdict import RankVerdict
 from holdfast_protocol.verdict import REASON, ROOT_CAUSE, UNKNOWN, Outcome, Verdict
 
 from .failed_process import last_word
@@ -26,23 +27,6 @@ _SURE: tuple[tuple[str, Outcome, str], ...] = (
     ("left", "drained", reasons.LEFT_WITHOUT_SAVING),
 )
 _LOST_WORKER = re.compile(r"(?i)\bkilled\b|exited unexpectedly")  # a process of the rank, such as a loader of data
-
-
-class RankVerdict(NamedTuple):
-    """What one rank wrote last: `result` is running, saved, left, completed, failed, fenced or misconfigured.
-
-    `pid`: of its process, 0 if it is not known; `python`: what runs it, and has the library.
-    """
-
-    rank: int
-    result: str
-    reason: str
-    message: str
-    step: int | None
-    saved_step: int | None
-    at: float  # in seconds since 1970
-    pid: int = 0
-    python: str = ""
 
 
 class End(NamedTuple):
@@ -111,7 +95,8 @@ def _judge(end: End) -> tuple[Outcome, str, str]:
     """Outcome, reason and message."""
     if end.start_error is not None:
         return "misconfigured", end.start_error[0], end.start_error[1]
-    by_result = {verdict.result: verdict for verdict in sorted(end.ranks, reverse=True)}  # of the lowest rank
+    from_last = sorted(end.ranks, key=lambda one: one.rank, reverse=True)
+    by_result: dict[str, RankVerdict] = {verdict.result: verdict for verdict in from_last}  # of the lowest rank
     for result, outcome, reason in _SURE:
         if found := by_result.get(result):
             return outcome, reason or found.reason, found.message or "notice to leave"

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from holdfast_protocol import variables
+from holdfast_protocol import rank_verdict, variables
+from holdfast_protocol.document import DocumentError
+from holdfast_protocol.rank_verdict import RankVerdict
 from holdfast_protocol.verdict import Verdict, to_line
-
-from .verdict import RankVerdict
 
 LAUNCHER_NAME = "holdfast-run"  # of the launcher's file in a pod
 LIBRARY = "library"  # the folder with the library beside it, if the program does not need to have it
@@ -41,15 +40,9 @@ def read_rank_verdicts(folder: str | None) -> tuple[RankVerdict, ...]:
     found: list[RankVerdict] = []
     for path in sorted(Path(folder).glob("rank-*.json")) if folder else ():
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            step, saved_step = (None if data.get(n) is None else int(data[n]) for n in ("step", "savedStep"))
-            reason, message = (str(data.get(name) or "") for name in ("reason", "message"))
-            rank, at = int(path.stem[len("rank-") :]), float(data.get("at") or 0.0)
-            pid = int(data.get("pid") or 0)
-            python = str(data.get("python") or "")
-            result = str(data["result"])
-            found.append(RankVerdict(rank, result, reason, message, step, saved_step, at, pid, python))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            with path.open("rb") as file:
+                found.append(rank_verdict.read(file.read(rank_verdict.MOST_BYTES + 1)))
+        except (OSError, DocumentError) as error:
             say(f"cannot read {path.name}: {error}")
     return tuple(found)
 

@@ -2,15 +2,16 @@
 
 import subprocess
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.support.waiting import wait_for
 
+from holdfast_protocol.rank_verdict import RankVerdict
 from holdfast_train.pod.launcher import left_ranks
 from holdfast_train.pod.launcher.left_ranks import LeftRanks, have_left
 from holdfast_train.pod.launcher.process_tree import started_at
-from holdfast_train.pod.launcher.verdict import RankVerdict
 from holdfast_train.pod.rank_verdict import write_rank_verdict
 
 
@@ -65,7 +66,7 @@ def test_what_a_shell_starts_after_its_training_is_left_alone(
     monkeypatch.setattr(left_ranks, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(left_ranks, "LINGER_SECONDS", 0.01)
     with subprocess.Popen(["/bin/sleep", "600"]) as other:
-        left = rank("saved", 2**22 + 1)._replace(at=started_at(other.pid) + seconds)
+        left = replace(rank("saved", 2**22 + 1), at=started_at(other.pid) + seconds)
         monkeypatch.setattr(left_ranks, "read_rank_verdicts", lambda _: (left,))
         LeftRanks(str(tmp_path), ended.set, lambda: [other.pid] if is_other else [])._run()
         other.kill()

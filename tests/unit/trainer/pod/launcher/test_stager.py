@@ -12,7 +12,7 @@ from tests.support.staging.datasets import FILES, Store, content, wanted
 from tests.support.trainer.launched import start, verdict_of
 from tests.support.waiting import wait_for
 
-TOLD = '{"result": "failed", "reason": "StorageUnreachable", "message": "away"}'
+TOLD = '{"rank": 0, "result": "failed", "reason": "StorageUnreachable", "message": "away"}'
 FAKE = "import os, pathlib, signal\ndef main():\n"
 
 

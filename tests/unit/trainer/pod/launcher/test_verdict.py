@@ -1,8 +1,11 @@
 """The verdict: a wrong one turns a preemption into a failure, or unfinished training into completion."""
 
+from dataclasses import replace
+
 import pytest
 
-from holdfast_train.pod.launcher.verdict import End, RankVerdict, classify, exit_code
+from holdfast_protocol.rank_verdict import RankVerdict
+from holdfast_train.pod.launcher.verdict import End, classify, exit_code
 
 
 def rank(
@@ -155,7 +158,7 @@ def test_a_process_that_the_kernel_killed_for_its_memory(
     message: str | None, kills: int, reason: str, peer: bool | None
 ) -> None:
     """Breaks if memory that ran out on one node of several is an interruption, after which the same happens again."""
-    ranks = (rank("failed", reason="UserException")._replace(message=message),) if message else ()
+    ranks = (replace(rank("failed", reason="UserException"), message=message),) if message else ()
     found = classify(End(None, 9, None, ranks, (), oom_kills=kills))
     assert (found.outcome, found.reason, found.peer) == ("failed", reason, peer)
     assert found.message
@@ -167,9 +170,9 @@ RESET = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by pee
 def test_the_cause_is_the_first_rank_that_failed_by_itself() -> None:
     """Breaks if a rank of the same node that lost its connection hides the error: the failure would count as an
     interruption."""
-    own = rank("failed", number=1, at=50.0)._replace(message="ValueError: this batch is bad")
-    later = rank("failed", number=2, at=51.0)._replace(message="ValueError: another one")
-    peer = rank("failed", number=0, at=49.0)._replace(message=RESET)
+    own = replace(rank("failed", number=1, at=50.0), message="ValueError: this batch is bad")
+    later = replace(rank("failed", number=2, at=51.0), message="ValueError: another one")
+    peer = replace(rank("failed", number=0, at=49.0), message=RESET)
     found = classify(End(1, None, None, (peer, later, own), ("Connection reset by peer",)))
     assert (found.message, found.peer) == ("ValueError: this batch is bad", False)
     found = classify(End(1, None, None, (peer,), ("ValueError: of a thread",)))

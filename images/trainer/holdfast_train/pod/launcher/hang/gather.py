@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from holdfast_protocol.rank_verdict import RankVerdict
+
 from ..process_tree import letter_of, send
-from ..verdict import RankVerdict
 
 # A rank that does not answer gets one: it writes its stacks, and goes on or ends. No library is known to use these, and
 # macOS has none of them.

@@ -12,7 +12,8 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ..verdict import RankVerdict
+from holdfast_protocol.rank_verdict import RankVerdict
+
 from ..verdict_files import say
 
 SECONDS = 15.0  # for all ranks of a node

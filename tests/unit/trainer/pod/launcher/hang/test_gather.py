@@ -13,9 +13,9 @@ import pytest
 from tests.support.waiting import wait_for
 
 from holdfast_protocol.blame import place, words
+from holdfast_protocol.rank_verdict import RankVerdict
 from holdfast_train.pod.launcher.hang.gather import END_SIGNAL, _read, gather, look
 from holdfast_train.pod.launcher.process_tree import state_of
-from holdfast_train.pod.launcher.verdict import RankVerdict
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import wait_for
 
+from holdfast_protocol.rank_verdict import RankVerdict
 from holdfast_train.pod.launcher.hang.native import native_stacks
-from holdfast_train.pod.launcher.verdict import RankVerdict
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 WAITS = "import sys, time\ndef wait_for_data():\n  time.sleep(600)\nprint(1, flush=True)\nwait_for_data()"

@@ -106,7 +106,7 @@ def test_a_wrapper_reads_on(tmp_path: Path, up: Path) -> None:
 
 # Breaks if ranks that use the library get the signal from two sides.
 def test_torchrun_looks_after_ranks_with_the_library(tmp_path: Path, up: Path) -> None:
-    (tmp_path / "rank-0.json").write_text(json.dumps({"result": "running"}))
+    (tmp_path / "rank-0.json").write_text(json.dumps({"rank": 0, "result": "running"}))
     script = 'exec "$PYTHON" "$HERE/agent.py" "$HERE/train.py" "$HERE/up"'
     process = start_behind(tmp_path / "log", script, HOLDFAST_VERDICT_DIR=str(tmp_path))
     wait_for(up.exists, 30, "a trainer")
