@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
+from scripts.generate.generated_part import fill
+
 from holdfast_protocol.document import REQUIRED, encode, name_of
 from holdfast_protocol.hang import Hang
 from holdfast_protocol.member import MemberOrder, MemberReport
@@ -30,16 +32,13 @@ SHOWN: Final = (
     ("Report of a member", MemberReport),
     ("Order for a member", MemberOrder),
 )
-BEGIN = "<!-- The tables are generated from operator/protocol/holdfast_protocol by `make crds`. Do not edit them. -->\n"
-END = "<!-- end of the tables -->\n"
+SOURCE = "operator/protocol/holdfast_protocol"
 
 
 def filled(page: str) -> str:
     """The page with the tables of today between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
     tables = "".join(f"\n### {title}\n\n| field | default | value |\n|---|---|---|\n{rows(of)}" for title, of in SHOWN)
-    return f"{before}{BEGIN}{tables}\n{END}{after}"
+    return fill(page, SOURCE, f"{tables}\n")
 
 
 def rows(of: type) -> str:

@@ -1,17 +1,15 @@
 """docs/reference/proved.md: the table of feature gates is made from the gates themselves."""
 
+from scripts.generate.generated_part import fill
+
 from holdfast_protocol.gates import GATES
 
 SOURCE = "operator/protocol/holdfast_protocol/gates.py"
-BEGIN = f"<!-- The table is generated from {SOURCE} by `make crds`. Do not edit it. -->\n"
-END = "<!-- end of the table -->\n"
 
 
 def filled(page: str) -> str:
     """The page with the table of today between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{_table()}{END}{after}"
+    return fill(page, SOURCE, _table())
 
 
 def _table() -> str:

@@ -1,16 +1,15 @@
 """docs/reference/metrics.md: the table of the metrics of jobs is made from the metrics themselves."""
 
+from scripts.generate.generated_part import fill
+
 from holdfast.serve.collectors import FAMILIES, LABELS, Family
 
-BEGIN = "<!-- The table is generated from operator/holdfast/serve/collectors.py by `make crds`. Do not edit it. -->\n"
-END = "<!-- end of the table -->\n"
+SOURCE = "operator/holdfast/serve/collectors.py"
 
 
 def filled(page: str) -> str:
     """The page with the table of today between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{table()}{END}{after}"
+    return fill(page, SOURCE, table())
 
 
 def table() -> str:

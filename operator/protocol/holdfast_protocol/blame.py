@@ -71,7 +71,7 @@ def suspects(ranks: Iterable[Mapping[str, Any]]) -> list[Suspect]:
 
     A process is stopped, or has ended. A rank has entered fewer collectives of a process group than another one. A rank
     does not wait for others, while another one does. A rank is at another place than most. A rank has done fewer steps.
-    `ranks`: as `gather` returns them, also those of several nodes.
+    `ranks`: as the launcher gathers them, also those of several nodes.
     """
     known = sorted(ranks, key=lambda one: one["rank"])
     for rule in (_stopped, _behind_in_a_group, _elsewhere, _off_the_common_place, _behind_in_steps):

@@ -1,5 +1,6 @@
 """Which rank of a training that hangs is at fault: a wrong one would cost a healthy node."""
 
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -157,3 +158,12 @@ def test_a_stack_of_several_ranks_is_there_once() -> None:
     found = by_stacks([rank(0), rank(1, LOADS), rank(2), rank(3, "")])
     assert [members for members, _ in found] == [[0, 2], [1]]
     assert "line 42 in average" in found[0][1]
+
+
+@pytest.mark.parametrize("module", ["holdfast_train.ranks", "holdfast_train.run.step_agreement"])
+def test_a_rank_that_waits_in_the_library_waits(module: str) -> None:
+    """Breaks if a file of the library in which ranks wait is renamed: a rank there would be said to be at fault."""
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    assert waits(report(f'  File "{spec.origin}", line 1 in agree\n  File "/work/train.py", line 42 in step'))

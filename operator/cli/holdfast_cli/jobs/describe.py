@@ -52,7 +52,7 @@ class Found:
             {"at": format_time(one.at), "reason": one.reason, "message": one.message, "count": one.count}
             for one in self.events
         ]
-        data = {"job": self.raw, "next": view.next_step(self.job), "events": events}
+        data = {"job": self.raw, "next": view.what_next(self.job), "events": events}
         if self.pods is not None:
             data["members"] = to_objects(self.job, self.pods, now)
         if self.curve is not None:
@@ -112,7 +112,7 @@ def show(
     """Print all sections. `pods` are shown by rank, and the `curve` of the loss, if given."""
     sections: list[tuple[str, RenderableType | None]] = [
         ("", _heading(job, now)),
-        ("what happens next", Text(view.next_step(job))),
+        ("what happens next", Text(view.what_next(job))),
         ("progress", Group(view.progress_line(job, now), view.summary(job, now, view.Losses()), *_metrics(job))),
         ("loss over all attempts", None if curve is None else _curve(curve)),
         ("last words of the program", _last_words(job)),
@@ -143,10 +143,6 @@ def _heading(job: TrainingJob, now: datetime) -> RenderableType:
         title.append(f"  {status.reason}", style="dim")
     born = f"created {formats.ago(meta.creation_timestamp, now)}, image {job.spec.trainer.image}"
     lines = [title, Text(born, style="dim")]
-    if meta.deletion_timestamp:
-        lines.append(Text("the job is being deleted: its pod is asked to leave; its checkpoints stay", style="yellow"))
-    elif deleted_at := view.deleted_at(job):
-        lines.append(Text(f"the job is deleted at {formats.moment(deleted_at)}; its checkpoints stay", style="dim"))
     if decision := status.decision:
         said = f"{decision.action} ({formats.ago(decision.at, now)}): {decision.message}"
         lines.append(Text(said))

@@ -189,18 +189,15 @@ def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
     return grid
 
 
-def next_step(job: TrainingJob) -> str:
+def what_next(job: TrainingJob) -> str:
     """What the operator waits for, and what it does then."""
     if job.metadata.deletion_timestamp:
         return "Nothing: the job is being deleted. Its pod is asked to leave, and its checkpoints stay."
     unread = "The operator has not read the job yet. If this lasts: kubectl -n holdfast-system get pods"
-    return job.status.next or unread
-
-
-def deleted_at(job: TrainingJob) -> datetime | None:
-    """When a job that is over is deleted, if it has a time to live."""
-    ttl, end = job.spec.ttl_after_finished, job.status.finished_at
-    return None if ttl is None or end is None else end + ttl
+    said, ttl, end = job.status.next or unread, job.spec.ttl_after_finished, job.status.finished_at
+    if ttl is None or end is None:
+        return said
+    return f"{said} The object is deleted at {formats.moment(end + ttl)}; its checkpoints stay."
 
 
 def attempt_number(job: TrainingJob) -> str:

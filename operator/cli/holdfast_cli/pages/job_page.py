@@ -44,13 +44,13 @@ def _heading(inputs: JobInputs) -> Markup:
     if job is None:
         namespace, _, name = inputs.name.rpartition("/") if inputs.checkpoints else ("", "", inputs.name)
         lead = "The job is not in the cluster any more, or was not asked for. This is what its storage tells."
-        following, is_deleted = "", False
+        following = ""
         meta = [inputs.place] if inputs.place != name else []
     else:
         status, namespace, name = job.status, job.metadata.namespace, job.metadata.name
         phase = pill(view.phase_text(status.phase))
         lead = status.decision.message if status.decision else status.reason or ""
-        following, is_deleted = view.next_step(job), job.metadata.deletion_timestamp is not None
+        following = view.what_next(job)
         meta = [f"created {formats.ago(job.metadata.creation_timestamp, now)}", f"image {job.spec.trainer.image}"]
         meta += [inputs.place] if inputs.place else []
     meta.append(f"as of {formats.moment(now)} {now.astimezone():%Z}")
@@ -60,7 +60,6 @@ def _heading(inputs: JobInputs) -> Markup:
         phase=phase,
         lead=lead,
         next=following,
-        is_deleted=is_deleted,
         meta=" · ".join(meta),
         notes=inputs.notes,
     )

@@ -55,7 +55,7 @@ def heading(found: Reasons) -> RenderableType:
     else:
         lines.append(Text("no decision yet", style="dim"))
     if not found.idle:
-        lines.append(Text(render.next_step(found.job), style="dim"))
+        lines.append(Text(render.what_next(found.job), style="dim"))
     return Group(*lines)
 
 

@@ -11,13 +11,13 @@ from holdfast.core.status.columns import set_columns
 from holdfast.core.status.conditions import set_conditions
 from holdfast.core.status.forecast import forecast, set_forecast_conditions
 from holdfast.core.status.long_waits import explain_long_wait, explain_turn
-from holdfast.core.status.next_step import tell_next
 from holdfast.core.status.old_pods import tidy_pods
 from holdfast.core.status.progress import rest_progress
 from holdfast.core.status.resting_tiers import show_resting_tiers
 from holdfast.core.status.slow_ranks import show_slow_ranks
 from holdfast.core.status.staging import show_staging
 from holdfast.core.status.start_blocked import inspect_unprepared, show_start_trouble
+from holdfast.core.status.what_next import tell_next
 
 
 def wrap_up(draft: Draft, s: Situation) -> None:

@@ -49,7 +49,7 @@ def test_what_happens_next_is_what_the_operator_says() -> None:
 
 def test_a_job_that_will_be_deleted_says_when() -> None:
     over = {"phase": "Completed", "current": None, "finishedAt": "2026-11-21T09:02:00Z"}
-    assert "the job is deleted at 2026-11-21 10:02" in shown(over, ttlAfterFinished="1h")
+    assert "The object is deleted at 2026-11-21 10:02" in shown(over, ttlAfterFinished="1h")
 
 
 def test_a_job_without_failures_has_no_last_words() -> None:

@@ -65,7 +65,7 @@ def test_a_completed_job_shows_all_steps_as_done() -> None:
 
 def test_of_a_job_that_is_being_deleted_nothing_of_before_is_said() -> None:
     meta = running_job().metadata.model_copy(update={"deletion_timestamp": NOW})
-    assert "being deleted" in view.next_step(running_job().model_copy(update={"metadata": meta}))
+    assert "being deleted" in view.what_next(running_job().model_copy(update={"metadata": meta}))
 
 
 def test_of_a_completed_job_that_told_no_step_no_share_is_known() -> None:

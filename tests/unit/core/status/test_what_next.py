@@ -8,7 +8,7 @@ from tests.support.decisions.snapshots import snapshot
 from tests.support.manifests.observed_jobs import RUNNING, running_job
 
 from holdfast.core.draft import Draft
-from holdfast.core.status.next_step import tell_next
+from holdfast.core.status.what_next import tell_next
 
 NOW = datetime(2026, 11, 21, 9, 3, tzinfo=UTC)
 CURRENT: dict[str, Any] = RUNNING["current"]
