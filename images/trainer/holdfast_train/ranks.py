@@ -13,7 +13,7 @@ from holdfast_train.errors import EnvironmentVariableError, HoldfastTrainError, 
 __all__ = ["Ranks"]
 
 T = TypeVar("T")
-FLAGS: Final = 5
+FLAGS: Final = 8
 # For an agreement. One rank may evaluate for hours while the others wait; whether a rank hangs is not decided here.
 PATIENCE: Final = timedelta(days=30)
 
@@ -76,7 +76,7 @@ class Ranks:
         return self.rank == 0
 
     def any(self, *flags: bool) -> tuple[bool, ...]:
-        """For each of up to five flags, True if it is set on any rank. The same answer on every rank."""
+        """For each of up to FLAGS flags, True if it is set on any rank. The same answer on every rank."""
         if self._flags is None:
             return flags
         for number, flag in enumerate(flags):

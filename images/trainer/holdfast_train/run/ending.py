@@ -18,7 +18,7 @@ from holdfast_train.run.notice import Notice
 from holdfast_train.run.quick_end import end_quickly
 from holdfast_train.run.rollback import Faults
 from holdfast_train.save.coordinator import SaveCoordinator
-from holdfast_train.save.last_save import choose_last_save
+from holdfast_train.save.last_save import choose_last_save, spare
 from holdfast_train.save.schedule import FINAL_PATIENCE, SaveSchedule
 from holdfast_train.say import say
 from holdfast_train.storage.retrying import RetryingStorage
@@ -84,15 +84,25 @@ class Ending:
 
     # On a notice.
 
-    def leave(self, step: int) -> None:
-        """Save if the time left allows it, hand over, and end the loop. Every rank calls it at the same step."""
+    @property
+    def is_urgent(self) -> bool:
+        """True if no time is left to train on until an accumulation of gradients ends, and to save then."""
+        return self._environment is not None and self._notice.seconds_left() < spare(self._environment.settings.grace)
+
+    def leave(self, step: int, *, may_save: bool = True) -> None:
+        """Save if the time left allows it, hand over, and end the loop. Every rank calls it at the same step.
+
+        `may_save`: the state is that of whole steps of the optimizers.
+        """
         reason = self._agree_on_notice()
         self._wait_for_pending(step, f"notice to leave ({reason}); finishing the checkpoint that is on its way")
         size = 0 if self._coordinator is None else self._coordinator.next_size()
         left, saved, costs, size = self._ranks.share(
             (self._notice.seconds_left(0.0), self._schedule.saved_step == step, self._schedule.costs, size)
         )
-        if not saved and step > 0:
+        if not may_save:
+            say(f"notice to leave ({reason}) in {left:.1f} s, while gradients are being accumulated: not saving")
+        elif not saved and step > 0:
             # The costs of uploads with a limit say nothing of the last one, which has none.
             limited = self._environment is not None and self._environment.upload_rate is not None
             rule = choose_last_save(left, size, () if limited else costs)

@@ -214,15 +214,21 @@ class Run:
         checkpointer = self._checkpointer
         full = checkpointer is not None and not checkpointer.saver.can_begin
         out, wrong = checkpointer is not None and bool(checkpointer.stop_error), self._guard.fault is not None
-        leave, save, full, out, wrong = self._ranks.any(self._notice.is_given, self._save_is_due(), full, out, wrong)
+        mine = self._notice.is_given, self._save_is_due(), full, out, wrong, self._boundary.is_open
+        leave, save, full, out, wrong, is_open, urgent = self._ranks.any(*mine, self._ending.is_urgent)
         if checkpointer is not None and out:
             checkpointer.raise_stop_error()
         if wrong and self._faults is not None:
             self._faults.end_attempt()
         if self._goal is not None and self.step >= self._goal:
             return  # the end saves in any case, and a completed training is better than one that left
-        if leave:
-            self._ending.leave(self.step)
+        if leave and (not is_open or urgent):
+            self._ending.leave(self.step, may_save=not is_open)
+        elif is_open:  # a save that is due stays due
+            if put_off:
+                self._boundary.put_off(self.step, is_open=True)
+            if leave and self._ranks.first:
+                self._agreement.ask_and_wait()
         elif put_off or (save and not full):
             self._save_between_steps(wait=put_off)
         elif save:
@@ -232,9 +238,12 @@ class Run:
         """Save, and wait until the checkpoint is committed: then True. Under torchrun every rank must call it.
 
         Inside a step the state belongs to no step: the save takes place at its end (`advance`), and the answer is
-        False. A step is the body of a loop over `steps`; in another loop it begins with the optimizer's step.
+        False. A step is the body of a loop over `steps`; in another loop it begins with the optimizer's step. The same
+        holds in the middle of an accumulation of gradients: the save follows the step in which an optimizer steps.
         """
         if self._environment is None or self._checkpointer is None or self._boundary.put_off(self.step):
+            return False
+        if self._boundary.put_off(self.step, is_open=self._ranks.any(self._boundary.is_open)[0]):
             return False
         return self._save(SAVE_PATIENCE)
 

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from holdfast_train.format.stateful import Counts, stepping_ones
 from holdfast_train.say import say
 
 __all__ = ["StepBoundary"]
+
+LONGEST: Final = 1000  # steps of the Run, in one accumulation of gradients that a save waits for
+SAMPLED: Final = 16  # parameters of an optimizer whose gradients show whether an accumulation has begun
+MARK: Final = "_holdfast_used"  # on a gradient: its version when an optimizer had used it
 
 
 class StepBoundary:
@@ -16,6 +20,9 @@ class StepBoundary:
     The state that a checkpoint of step n contains must be that of n steps. Inside a step some of it has changed
     (generators, data, then the optimizer's parameters) and the rest has not. `on_begin` is called when a step may
     begin, once or twice before each step.
+
+    A step that ends in the middle of an accumulation of gradients is no place for a save either: no checkpoint has
+    gradients. This is seen at the optimizers that `watch` was given, if all of them tell when they step.
     """
 
     def __init__(self, objects: Iterable[Any], on_begin: Callable[[], None] = lambda: None) -> None:
@@ -25,22 +32,44 @@ class StepBoundary:
         self._has_stepped = False  # an optimizer has stepped since the last step was counted
         self._is_put_off = False
         self._has_said = False
+        self._since = 0  # steps that were counted since an optimizer stepped
+        self._sampled: list[Any] = []
         self._hooks: list[Any] = []
 
     def watch(self, objects: Iterable[Any]) -> None:
         """Notice the steps of the optimizers among `objects`."""
-        self._hooks = [one.register_step_post_hook(self._after_step) for one in stepping_ones(objects)]
+        optimizers = [one for one in objects if hasattr(one, "param_groups")]
+        found = stepping_ones(optimizers)
+        self._hooks = [one.register_step_post_hook(self._after_step) for one in found]
+        if len(found) == len(optimizers):  # otherwise one may step, and nothing shows it
+            self._sampled = [parameter for one in found for parameter in _sample(one)]
 
     def close(self) -> None:
         """Remove the hooks from the optimizers."""
         for hook in self._hooks:
             hook.remove()
-        self._hooks = []
+        self._hooks, self._sampled = [], []
 
     @property
     def has_stepped(self) -> bool:
         """True if an optimizer has stepped, and the step is not counted: the program left its loop by `break`."""
         return self._has_stepped
+
+    @property
+    def is_open(self) -> bool:
+        """True if gradients are being accumulated: after the step that was counted, or in one before it, gradients have
+        come that no optimizer has used. False after LONGEST such steps: then none of the optimizers steps at all.
+        """
+        if not self._since or not any(map(_has_unused_gradient, self._sampled)):
+            return False
+        if self._since < LONGEST:
+            return True
+        say(
+            f"there are gradients, and no optimizer that Run was given has stepped in {self._since} steps: checkpoints "
+            f"do not wait for one any more. If gradients are accumulated over more steps, count fewer steps"
+        )
+        self._sampled = []
+        return False
 
     @contextmanager
     def body(self) -> Iterator[None]:
@@ -56,13 +85,21 @@ class StepBoundary:
         """The number `step` is done; what counts steps learns of it. True if a save was put off until now."""
         for thing in self._counting:
             thing.trained(step)
+        if self._has_stepped:
+            self._since = 0
+            for parameter in self._sampled:
+                if parameter.grad is not None:
+                    setattr(parameter.grad, MARK, _version(parameter.grad))
+        else:
+            self._since += 1
         was_put_off, self._is_put_off, self._has_stepped = self._is_put_off, False, False
         self._on_begin()
         return was_put_off
 
-    def put_off(self, step: int) -> bool:
-        """True if training is inside a step, of which `step` are done: a save is put off to its end."""
-        if not (self._is_in_body or self._has_stepped):
+    def put_off(self, step: int, *, is_open: bool = False) -> bool:
+        """True if training is inside a step, of which `step` are done, or in an accumulation (`is_open`, on any rank):
+        a save is put off to its end."""
+        if not (self._is_in_body or self._has_stepped or is_open):
             return False
         self._is_put_off = True
         if not self._has_said:
@@ -72,3 +109,24 @@ class StepBoundary:
 
     def _after_step(self, *_: Any) -> None:
         self._has_stepped = True
+
+
+def _sample(optimizer: Any) -> list[Any]:
+    """At most SAMPLED parameters of `optimizer`, spread over all of them."""
+    every = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    return every[:: -(-len(every) // SAMPLED) or 1]
+
+
+def _has_unused_gradient(parameter: Any) -> bool:
+    """True if a gradient has come since the last step of the optimizer.
+
+    A sharded parameter may have one that is not in `grad`: FSDP keeps it elsewhere until the ranks add theirs up.
+    """
+    if parameter.grad is None:
+        return hasattr(parameter, "placements")
+    return bool(getattr(parameter.grad, MARK, None) != _version(parameter.grad))
+
+
+def _version(gradient: Any) -> int:
+    """How often `gradient` was changed in place. A sharded one counts the changes of its own shard."""
+    return int(getattr(gradient, "_local_tensor", gradient)._version)

@@ -106,3 +106,87 @@ def test_a_step_that_ends_with_break_is_counted(prefix: str) -> None:
     assert run.step == 5
     assert FolderStorage(prefix).keys("manifests/")[-1].startswith("manifests/000000000005-")
     assert load(prefix)["model"]["weight"].item() == -5.0
+
+
+class Accumulation:
+    """A weight that falls by the number of batches at each step of its optimizer, which follows every third batch."""
+
+    def __init__(self, prefix: str, attempt: int = 1, **more: object) -> None:
+        self.model = torch.nn.Linear(1, 1, bias=False)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1.0)
+        with torch.no_grad():
+            self.model.weight.zero_()
+        where = environment(f"file://{prefix}", attempt, **more)
+        self.run = Run(model=self.model, optimizer=self.optimizer, environment=where)
+
+    def batch(self, step: int, *, steps: bool = True) -> None:
+        settle(self.run)
+        self.model(torch.ones(1, 1)).sum().backward()
+        if steps and step % 3 == 2:
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+    def saved(self, prefix: str) -> list[int]:
+        settle(self.run)
+        return [int(Path(key).name[:12]) for key in FolderStorage(prefix).keys("manifests/")]
+
+
+# Breaks if a checkpoint lies between batches whose gradients add up: after a resume some of them would be missing.
+def test_a_save_that_is_due_waits_for_the_end_of_an_accumulation(prefix: str) -> None:
+    training = Accumulation(prefix, every=Every(1))
+    with training.run as run:
+        for step in run.steps(8):
+            training.batch(step)
+            if step == 3:
+                assert not run.save()
+            if step == 4:
+                assert run._saving.saved_step == 3
+        assert training.saved(prefix) == [3, 6]
+        assert not run.save()
+    assert training.saved(prefix) == [3, 6, 8]  # the end of the training is one in any case
+    assert load(prefix)["model"]["weight"].item() == -6.0
+
+
+# Breaks if a notice saves in the middle of an accumulation, or if the program leaves before the end of one.
+def test_a_notice_waits_for_the_end_of_an_accumulation(prefix: str, tmp_path: Path) -> None:
+    training = Accumulation(prefix, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    with training.run as run:
+        for step in run.steps(20):
+            training.batch(step)
+            if step == 3:
+                run._notice.give(20.0, "a drain order")
+    assert (run.left, run.step, verdict(tmp_path)["savedStep"]) == (True, 6, 6)
+
+
+# Breaks if a training that has little time is killed while it waits for the end of an accumulation.
+def test_a_notice_with_little_time_leaves_without_a_save(prefix: str, tmp_path: Path) -> None:
+    training = Accumulation(prefix, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    with training.run as run:
+        for step in run.steps(20):
+            training.batch(step)
+            if step == 3:
+                run._notice.give(0.5, "a drain order")
+    assert (run.left, run.step, verdict(tmp_path)["result"]) == (True, 4, "left")
+    assert training.saved(prefix) == []
+
+
+# Breaks if a program whose optimizer never steps has no checkpoint, or if gradients that were used hold up a save.
+@pytest.mark.parametrize("steps", [True, False])
+def test_a_save_does_not_wait_for_ever(
+    prefix: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], steps: bool
+) -> None:
+    monkeypatch.setattr("holdfast_train.run.step_boundary.LONGEST", 5)
+    training = Accumulation(prefix, every=Every(1))
+    training.optimizer.zero_grad = lambda set_to_none=True: None  # type: ignore[method-assign]
+    saved = set()
+    with training.run as run:
+        for step in run.steps(20):
+            settle(run)
+            saved.add(run._saving.saved_step)
+            if step < 3 or not steps:
+                training.batch(step, steps=steps)
+            if step == 10:
+                break
+        assert saved == {None, *range(3 if steps else 5, 11)}
+        run.left = True
+    assert ("no optimizer that Run was given has stepped in 5 steps" in capsys.readouterr().err) is not steps
