@@ -1,7 +1,8 @@
 """Trainings on several nodes that share too few nodes, step by step.
 
 Whatever happens: every job that is not over has a reason, a next action and a time to look again; once the faults are
-over, no two trainings hold a part of the nodes each, and all complete, although the nodes are enough for one at a time.
+over, no training holds a part of the nodes for long, and all complete, although the nodes are enough for one at a time.
+The tiers may be fixed, or an autoscaler may bring nodes, though none comes.
 """
 
 from dataclasses import replace
@@ -18,11 +19,15 @@ from tests.support.decisions.liveness import check_alive
 from tests.support.decisions.snapshots import TIERS, node
 
 from holdfast.api.attempt import AttemptState
+from holdfast.core.attempt.parts import part_of
 from holdfast.core.decide import decide
-from holdfast.core.observe.claims import Claim, claims_of
+from holdfast.core.draft import Draft
+from holdfast.core.observe.members import inherited
+from holdfast.core.observe.room import Room
 
 SPOT = {**TIERS[0], "acquireTimeout": "60s"}
 DEDICATED = {**TIERS[1], "acquireTimeout": "60s"}
+LONGEST = timedelta(seconds=70)  # for which a part may be held: the acquireTimeout, and the time of a round
 RULES = {"maxFailures": 100, "maxFruitless": 1000}
 SIZES = (3, 3, 2)
 NODES = 4  # enough for each training, and not for two of them
@@ -33,25 +38,26 @@ WHICH = st.integers(0, len(SIZES) - 1)
 class Training(GangWorld):
     """A training whose operator may see the other ones as they were earlier."""
 
-    view: tuple[Claim, ...] = ()
+    view: Room | None = None
     lagging = False
 
-    def rivals(self) -> tuple[Claim, ...]:
-        """The claims of the others, as the cache has them."""
-        if not self.lagging:
-            self.view = super().rivals()
+    def room(self) -> Room:
+        """The room of the cluster, as the cache has it."""
+        if self.view is None or not self.lagging:
+            self.view = super().room()
         return self.view
 
 
 class SeveralTrainings(RuleBasedStateMachine):
     """Three trainings, two of them in one namespace; the second one may use another tier too."""
 
-    @initialize(both=st.booleans(), order=st.permutations(range(len(SIZES))))
-    def begin(self, both: bool, order: list[int]) -> None:
+    @initialize(both=st.booleans(), fixed=st.booleans(), order=st.permutations(range(len(SIZES))))
+    def begin(self, both: bool, fixed: bool, order: list[int]) -> None:
         """The cluster has four Spot nodes and two dedicated ones. The order is that of the names."""
         self.all: list[Training] = []
+        seen = {"observation": "Free"} if fixed else {}
         for number, size in enumerate(SIZES):
-            tiers = [SPOT, DEDICATED] if both and number == 1 else [SPOT]
+            tiers = [SPOT | seen, DEDICATED | seen] if both and number == 1 else [SPOT | seen]
             spec: dict[str, Any] = {"capacity": {"tiers": tiers}, "failure": RULES, "activeDeadline": "365d"}
             namespace = "other" if number == 2 else "vision"
             before = self.all[0] if self.all else None
@@ -204,10 +210,12 @@ class SeveralTrainings(RuleBasedStateMachine):
         raise AssertionError([one.last.trace for one in self.all if one.last])
 
     def _check_parts(self) -> None:
-        """Only one training holds a part of the nodes and gets no more, except where programs have run in the pods."""
-        claims = [claim for one in self.all for claim in claims_of(one.job, one.pods.values())]
-        parts = [claim for claim in claims if claim.short and claim.holds_part and not claim.is_warm]
-        assert len(parts) <= 1, parts
+        """No training holds a part of the nodes for long, except where programs have run in the pods."""
+        for one in self.all:
+            current = one.status.current
+            part = part_of(Draft(one.snapshot()), current) if current else None
+            if part and not inherited(current):
+                assert self.here.now - current.created_at <= LONGEST, (one.name, part)
 
 
 TestSeveralTrainings = SeveralTrainings.TestCase

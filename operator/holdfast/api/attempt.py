@@ -256,8 +256,8 @@ class Attempt(Model):
     this one replaces."""
     acquire_deadline: Time | None = None
     """When the next tier is tried."""
-    in_line_since: Time | None = None
-    """Its place in the line of trainings that wait for nodes of its tier, once it had to wait for another one. Only
+    waits_since: Time | None = None
+    """Since when it waits until a node of its tier is free for each of its pods. No pod of it exists meanwhile. Only
     with several nodes."""
     given_back: Count = 0
     """How many times the job gave a part of its nodes back because it did not get the rest in time. Only with several

@@ -41,6 +41,7 @@ from scripts.generate.grafana import Dashboard, Panel, Query, choice, thresholds
 ROWS_OF_A_TABLE = 15
 TROUBLE = (
     "CheckpointFailing|MemoryShort|ProgressUnreachable|StartBlocked|SlowRank|DeadlineAtRisk|BudgetAtRisk|FeatureOff"
+    "|NeverFits"
 )
 
 

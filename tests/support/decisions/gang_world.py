@@ -13,11 +13,11 @@ from tests.support.decisions.snapshots import CONFIG, FULL, NOW, job, node, stor
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.decide import decide
 from holdfast.core.decision import CreatePod, Decision, DeletePod, ReleasePod, WorldOrder
-from holdfast.core.observe.claims import Claim, claims_of
 from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.nodes import ClusterView, NodeView, Taint
-from holdfast.core.observe.pods import ContainerView, PodView
+from holdfast.core.observe.pods import ContainerView, PodView, Requests
 from holdfast.core.observe.report import Report, SavedCheckpoint
+from holdfast.core.observe.room import Room, asks_of
 from holdfast.core.observe.snapshot import Refusal, Snapshot
 from holdfast.core.observe.verdict import parse_verdict
 
@@ -82,13 +82,14 @@ class GangWorld:
         self.dead: set[str] = set()  # nodes that are off, whether or not that is seen
         self.cut_off: set[str] = set()  # nodes whose kubelet alone is silent
         self.neighbours: list[GangWorld] = [self]
+        self.turns: dict[str, datetime] = {}  # namespace -> when a training of it last began
         self.free = [f"n{number}" for number in range(1, self.size + 3)]
         for name in self.free:
             self.nodes[name] = node(name)
         if self.beside is not None:
             self.nodes, self.gone, self.free = self.beside.nodes, self.beside.gone, self.beside.free
             self.cut_off = self.beside.cut_off
-            self.neighbours = self.beside.neighbours
+            self.neighbours, self.turns = self.beside.neighbours, self.beside.turns
             self.neighbours.append(self)
 
     # --- the operator
@@ -102,10 +103,15 @@ class GangWorld:
     def now(self, value: datetime) -> None:
         self.clock.now = value
 
-    def rivals(self) -> tuple[Claim, ...]:
-        """The claims of the other trainings of the cluster, as the operator hands them on."""
-        others = [one for one in self.neighbours if one is not self]
-        return tuple(claim for one in others for claim in claims_of(one.job, one.pods.values()) if claim.matters)
+    def room(self) -> Room:
+        """The free nodes, and the trainings that want them, as the operator sees them."""
+        held: dict[str, dict[str, Requests]] = {}
+        for one in self.neighbours:
+            for uid, pod in one.pods.items():
+                if pod.node and not pod.ended:
+                    held.setdefault(pod.node, {})[uid] = pod.requests
+        asks = [ask for one in self.neighbours for ask in asks_of(one.job, one.pods.values(), CONFIG)]
+        return Room(ClusterView(self.nodes.values()), held, asks, self.turns)
 
     @property
     def status(self) -> TrainingJobStatus:
@@ -122,13 +128,15 @@ class GangWorld:
         return Snapshot(
             now=self.now, job=self.job, pods=tuple(self.pods.values()), cluster=ClusterView(self.nodes.values()),
             reports=dict(self.reports), members=members, refusal=self.refusal, config=CONFIG, listening_since=NOW,
-            rivals=self.rivals(),
+            room=self.room(),
         )  # fmt: skip
 
     def decide(self, writes: int | None = None) -> Decision:
         """One decision, carried out; with `writes`, the operator dies after so many actions."""
         decision = self.last = decide(self.snapshot())
         self.job = stored(self.job, decision.status)
+        began = [one.created_at for one in (self.status.current, self.status.successor) if one and one.created_at]
+        self.turns.update(dict.fromkeys([self.namespace] if began else [], max(began, default=NOW)))
         self.refusal = None
         self.orders = {uid: world for world in decision.worlds for uid in world.ranks}
         for uid in decision.asked:

@@ -128,7 +128,7 @@ def pod(number: int = 1, **changes: Any) -> PodView:
         "protected": True,
         "tier": "spot",
         "trainer": container(),
-        "devices": {"nvidia.com/gpu": 1},
+        "requests": {"nvidia.com/gpu": "1"},
         "bound": True,
     }
     return PodView(**{**fields, **changes})

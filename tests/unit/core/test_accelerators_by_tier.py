@@ -65,6 +65,6 @@ def test_an_attempt_on_the_tier_knows_its_number_and_takes_only_such_nodes(has: 
     made = settled(snapshot(job(status(intended)))).status.current
     assert made is not None and made.accelerators == 4
     waits = attempt(state=AttemptState.ACQUIRING, tier=four, accelerators=4)
-    seen_pod = placed(devices={"nvidia.com/gpu": has})
+    seen_pod = placed(requests={"nvidia.com/gpu": str(has)})
     found = settled(snapshot(job(status(waits)), seen_pod, cluster=nodes())).status.current
     assert found is not None and found.pods[0].granted is granted

@@ -6,9 +6,9 @@ from typing import Any
 
 from holdfast.api.job import Trainer
 from holdfast.api.profile import Tier
-from holdfast.core.capacity.usable_nodes import why_unusable
 from holdfast.core.observe.demand import requested, too_small
 from holdfast.core.observe.nodes import NodeView
+from holdfast.core.observe.usable_nodes import why_unusable
 
 Node = Mapping[str, Any]
 
@@ -37,7 +37,7 @@ def has_labels(node: Node, selector: Mapping[str, str]) -> bool:
 
 
 def _why_not(node: Node, tier: Tier, wanted: Mapping[str, str]) -> str:
-    if reason := why_unusable(NodeView.parse(node), tier):
+    if reason := why_unusable(NodeView.parse(node), tier.tolerations):
         return reason
     offered = (node.get("status") or {}).get("allocatable") or {}
     if (short := too_small(offered, wanted)) is None:

@@ -139,7 +139,15 @@ class Preflight:
             report.note(where, f"{count} nodes have its labels") if count else report.warn(where, _NO_NODE)
             return
         found = fit(tier, job.spec.trainer, nodes)
-        if found.usable:
+        wanted = job.spec.trainer.nodes
+        if 0 < found.usable < wanted:
+            others = "no autoscaler brings more" if tier.observation == "Free" else "unless an autoscaler brings more"
+            report.warn(
+                where,
+                f"{found.usable} of {found.labelled} nodes with its labels could run the pods, and spec.trainer.nodes "
+                f"is {wanted}: the training cannot run here; {others}",
+            )
+        elif found.usable:
             report.note(where, f"{found.usable} of {found.labelled} nodes with its labels could run the pod")
         elif found.labelled:
             report.warn(

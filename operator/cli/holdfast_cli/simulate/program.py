@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.core.decision import CreatePod, Order
-from holdfast.core.observe.pods import ContainerView, PodView, devices_of
+from holdfast.core.observe.pods import ContainerView, PodView, requests_of
 from holdfast.core.observe.report import Report, SavedCheckpoint
 from holdfast_cli.simulate.durations import Durations
 from holdfast_cli.simulate.machines import Machine
@@ -82,7 +82,7 @@ class Pod:
             "created_at": now,
             "tier": self.tier,
             "program": meta["annotations"][names.ANNOTATION_PROGRAM],
-            "devices": devices_of(action.manifest["spec"]),
+            "requests": requests_of(action.manifest["spec"]),
         }
         self.name = str(meta["name"])
         self._protected = True

@@ -34,7 +34,7 @@ _ATTEMPT = _Times(
         "scheduled_at",
         "started_at",
         "inherited_at",
-        "in_line_since",
+        "waits_since",
         "priced_at",
         "progress_at",
         "last_step_at",

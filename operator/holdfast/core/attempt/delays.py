@@ -10,6 +10,7 @@ from holdfast.api.attempt import AttemptRecord
 from holdfast.core.observe.config import OperatorConfig
 
 QUICK: Final = timedelta(seconds=10)  # from the order to start until the end
+CREATION: Final = timedelta(milliseconds=50)  # what each further pod of an attempt takes to create, at most
 SHORT_TRIES: Final = 8  # interruptions in a row after which an outage is likely
 
 

@@ -12,7 +12,7 @@ from holdfast.core.attempt.cause import Cause, pod_of
 from holdfast.core.attempt.delays import backoff, outage_delay, quick_delay
 from holdfast.core.attempt.failure_rules import give_up, judge
 from holdfast.core.attempt.fruitless import count_fruitless, evidence, is_hopeless, made_progress, trainer_started
-from holdfast.core.attempt.line import gives_part_back, pause_after_giving_back
+from holdfast.core.attempt.parts import gives_part_back, pause_after_giving_back
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.placement import idle_room, in_order, may_begin_on, tier_to_start, why_other_tier
 from holdfast.core.attempt.survivors import must_leave_node, survivors
@@ -111,7 +111,7 @@ def try_other_tier(turn: Turn, other: ProfileTier) -> None:
     tried_all = other.name == (grid[0].name if in_order(draft) else attempt.tier.name)
     removed = reason is EndReason.TIER_REMOVED
     times = attempt.given_back + int(gives_part_back(turn))
-    pause = pause_after_giving_back(draft, times) if times > attempt.given_back else None
+    pause = pause_after_giving_back(draft, attempt, times) if times > attempt.given_back else None
     _close(turn, End(EndKind.STOPPED, reason, why))
     avoid = attempt.avoid_nodes if removed or not tried_all else ()
     retry_at = draft.now + pause if pause else attempt.retry_at if removed else None

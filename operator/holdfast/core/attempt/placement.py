@@ -8,15 +8,15 @@ from datetime import datetime, timedelta
 
 from holdfast.api.attempt import Attempt, AttemptState, EndReason
 from holdfast.api.profile import ProfileTier
-from holdfast.core.attempt.line import claim, gives_part_back
+from holdfast.core.attempt.parts import HOSTNAME, gives_part_back, part_of
 from holdfast.core.capacity.choose import Answer, choose
 from holdfast.core.capacity.grid import find_tier, next_tier
-from holdfast.core.capacity.knowledge import find, resting
+from holdfast.core.capacity.knowledge import find, observation_of, resting
 from holdfast.core.capacity.policy_input import TierView
 from holdfast.core.capacity.safety_net import find_net
 from holdfast.core.capacity.spells import patience
-from holdfast.core.capacity.usable_nodes import why_unusable
 from holdfast.core.draft import Draft
+from holdfast.core.observe.usable_nodes import why_unusable
 from holdfast.core.turn import Turn
 
 
@@ -76,12 +76,11 @@ def _is_shut(draft: Draft, tier: ProfileTier, avoid: frozenset[str]) -> bool:
     matching = [node for node in cluster.nodes.values() if labels <= node.labels.items()]
     if not any(node.name in avoid for node in matching):
         return False
-    if any(node.name not in avoid and not why_unusable(node, tier) for node in matching):
+    if any(node.name not in avoid and not why_unusable(node, tier.tolerations) for node in matching):
         return False
     own, profile = find(draft.status.tiers, tier.name), draft.snapshot.profile
     shared = find(profile.status.tiers, tier.name) if profile else None
-    seen = (tier.observation,) if tier.observation else (own and own.observation, shared and shared.observation)
-    return "Billed" not in seen or HOSTNAME in tier.node_selector
+    return observation_of(tier, own, shared) != "Billed" or HOSTNAME in tier.node_selector
 
 
 # --- a new attempt ----------------------------------------------------------------------------------------------------
@@ -180,9 +179,8 @@ def why_other_tier(draft: Draft, attempt: Attempt) -> tuple[str, EndReason]:
         return f"{tier} is not in the grid any more", EndReason.TIER_REMOVED
     if tier in shut_tiers(draft, attempt.avoid_nodes):
         return f"all nodes of {tier} are avoided: {', '.join(attempt.avoid_nodes)}", EndReason.OTHER_TIER
-    mine = claim(draft, attempt)
-    if mine is not None and mine.holds_part:
-        return f"{tier} gave {mine.held} of {mine.wants} nodes in time", EndReason.ACQUIRE_TIMEOUT
+    if part := part_of(draft, attempt):
+        return f"{tier} gave {part.held} of {part.nodes} nodes in time", EndReason.ACQUIRE_TIMEOUT
     if (answer := _policy_answer(draft)) is None:
         return f"{tier} gave no node in time", EndReason.ACQUIRE_TIMEOUT
     seen = view_of(answer, tier)
@@ -205,4 +203,3 @@ def up_since(draft: Draft, attempt: Attempt) -> datetime | None:
 
 
 _ON_NODE = (AttemptState.STARTING, AttemptState.RUNNING)
-HOSTNAME = "kubernetes.io/hostname"  # a selector with this label matches no node that an autoscaler brings

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 from holdfast.api.attempt import Attempt, AttemptState, EndKind, EndReason, PodRecord
 from holdfast.api.scalars import format_duration
-from holdfast.core.attempt import end, line, placement
-from holdfast.core.attempt.delays import backoff
+from holdfast.core.attempt import end, parts, placement
+from holdfast.core.attempt.delays import CREATION, backoff
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.taken import was_granted
 from holdfast.core.attempt.why_ended import End
@@ -30,7 +30,6 @@ POD_SECURITY = "violates PodSecurity"  # words of the admission controller
 DENIED = re.compile(r"denied (the )?request")  # a webhook or a ValidatingAdmissionPolicy, with any status
 POD_SECURITY_TRIES = 10  # over eight minutes: the namespace may have got its label by mistake
 NAME_TAKEN = "NameTaken"  # reason of a refusal: another pod has this name
-CREATION = timedelta(milliseconds=50)  # what each further pod of an attempt takes to create, at most
 
 # --- a first attempt --------------------------------------------------------------------------------------------------
 
@@ -69,11 +68,11 @@ def intend_first(draft: Draft) -> None:
 
 
 def may_create(turn: Turn) -> bool:
-    """True if its delay is over, no other pod of the job lives, it is its turn, and its namespace stays."""
+    """True if its delay is over, no other pod of the job lives, there is room, and its namespace stays."""
     retry_at = turn.attempt.retry_at
     if turn.draft.snapshot.namespace_closed or (retry_at is not None and not turn.draft.is_due(retry_at)):
         return False
-    return line.first_ahead(turn) is None and no_other_pod_lives(turn)
+    return parts.has_room(turn) and no_other_pod_lives(turn)
 
 
 def no_other_pod_lives(turn: Turn) -> bool:
@@ -120,8 +119,7 @@ def _create(turn: Turn, *, predecessor: int | None) -> None:
 def acquiring(draft: Draft, attempt: Attempt) -> Attempt:
     """The attempt in state Acquiring: its pod waits for a node, for as long as its tier allows."""
     timeout = acquire_timeout(attempt.tier, draft.snapshot.cluster, draft.snapshot.config)
-    waited = attempt.in_line_since is not None and attempt.created_at is None  # it could not take nodes so far
-    deadline = attempt.acquire_deadline if attempt.acquire_deadline and not waited else draft.now + timeout
+    deadline = attempt.acquire_deadline or draft.now + timeout
     asked = accelerators_on(draft.snapshot.job.spec.trainer, attempt.tier)
     changes = {"created_at": draft.now, "acquire_deadline": deadline, "retry_at": None, "accelerators": asked}
     return attempt.model_copy(update={"state": AttemptState.ACQUIRING, **changes})
@@ -142,7 +140,7 @@ def raise_again(turn: Turn) -> None:
     there = few_enough({member.rank: member.born for member in seen if member.goes_on})
     again = turn.draft.raise_attempt(attempt.tier, avoid=attempt.avoid_nodes, keep=there)
     kept: dict[str, object] = {"acquire_deadline": attempt.acquire_deadline, "replaced": attempt.replaced}
-    kept |= {"in_line_since": attempt.in_line_since, "given_back": attempt.given_back}
+    kept |= {"waits_since": attempt.waits_since, "given_back": attempt.given_back}
     kept |= ledger.held_before(attempt)
     if there and turn.role is Role.CURRENT:
         kept["inherited_at"] = attempt.inherited_at or turn.now

@@ -8,12 +8,12 @@ any node: none of that says anything about the tier.
 from holdfast.api.attempt import EndKind, PodRecord
 from holdfast.api.profile import Tier
 from holdfast.core.attempt.why_ended import End
-from holdfast.core.capacity.usable_nodes import tolerates, why_leaving
 from holdfast.core.observe.demand import accelerators_on
 from holdfast.core.observe.nodes import NodeView
 from holdfast.core.observe.notices import NODE_SIGNS
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Sight
+from holdfast.core.observe.usable_nodes import tolerates, why_leaving
 from holdfast.core.turn import Turn
 
 
@@ -52,4 +52,4 @@ def was_node_taken(turn: Turn, end: End) -> bool:
 
 def _evicts(node: NodeView, tier: Tier) -> bool:
     """True if a taint ends the tier's pods on this node. Kubelets that run out of disk or memory only keep pods off."""
-    return any(taint.effect == "NoExecute" and not tolerates(tier, taint) for taint in node.taints)
+    return any(taint.effect == "NoExecute" and not tolerates(tier.tolerations, taint) for taint in node.taints)

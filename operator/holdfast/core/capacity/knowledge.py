@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, EndKind
 from holdfast.api.knowledge import MAX_MEASURED, MAX_TIERS, Measured, Observation, Seen, TierKnowledge
+from holdfast.api.profile import Tier
 from holdfast.api.scalars import LONGEST
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity.spells import (
@@ -60,6 +61,17 @@ def record_node(
             }
         ),
     )
+
+
+def observation_of(tier: Tier, own: TierKnowledge | None, shared: TierKnowledge | None) -> Observation | None:
+    """Free if the tier's nodes are all that there is, Billed if an autoscaler brings them for pods, None if unknown.
+
+    What the tier says comes first, then what this job has found out, or others.
+    """
+    if tier.observation is not None:
+        return tier.observation
+    seen = (own and own.observation, shared and shared.observation)
+    return "Billed" if "Billed" in seen else "Free" if "Free" in seen else None
 
 
 def record_first_step(known: Known, attempt: Attempt) -> Known:

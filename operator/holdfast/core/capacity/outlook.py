@@ -11,12 +11,12 @@ from math import inf
 from typing import Final, NamedTuple
 
 from holdfast.api.attempt import Attempt, AttemptState
-from holdfast.api.knowledge import Seen, TierKnowledge
+from holdfast.api.knowledge import Observation, Seen, TierKnowledge
 from holdfast.api.profile import ProfileTier
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.capacity.grid import acquire_timeout
 from holdfast.core.capacity.interruptions import interruptions_and_node_time, mean_lifetime
-from holdfast.core.capacity.knowledge import pace_now
+from holdfast.core.capacity.knowledge import observation_of, pace_now
 from holdfast.core.capacity.measured import at_worst, find_speeds, median
 from holdfast.core.capacity.policy_input import TierView, View
 from holdfast.core.capacity.rotation import refusals, search_begun
@@ -30,10 +30,11 @@ from holdfast.core.capacity.spells import (
     shared_spell,
     with_attempt,
 )
-from holdfast.core.capacity.usable_nodes import usable_node_since
 from holdfast.core.observe.demand import accelerators_on
 from holdfast.core.observe.report import Report
+from holdfast.core.observe.room import Shape
 from holdfast.core.observe.snapshot import Snapshot
+from holdfast.core.observe.usable_nodes import usable_since
 from holdfast_protocol.saving import LONGEST, MOST_SHARE
 
 ZERO: Final = timedelta(0)
@@ -167,11 +168,12 @@ class _Ahead:
     def tier(self, tier: ProfileTier) -> tuple[TierView, Figures]:
         """One tier, from what this job and others know of it."""
         own, shared = self.own.get(tier.name), self.shared.get(tier.name)
-        node_since = usable_node_since(self.snapshot.cluster, tier)
-        billed = _billed(tier, own, shared, node_since)
+        node_since = usable_since(self.snapshot.cluster, tier, self.nodes)
+        observed = observation_of(tier, own, shared)
+        billed = observed == "Billed" or (observed is None and node_since is None)
         if tier.kind == "Spot":
             self.spots_billed.append(billed)
-        available, spell_age = self._availability(tier, self._spell(tier, own, shared), node_since)
+        available, spell_age = self._availability(tier, self._spell(tier, own, shared), node_since, observed)
         acquire, worst_acquire = self._acquire(tier, own, shared, reliable=billed or node_since is not None)
         start = self.starts.get(tier.name, self.start)
         interruptions, node_time = interruptions_and_node_time(own, shared, self.now)
@@ -262,13 +264,13 @@ class _Ahead:
         return prevailing_spell((spell, others))
 
     def _availability(
-        self, tier: ProfileTier, spell: Spell | None, node_since: datetime | None
+        self, tier: ProfileTier, spell: Spell | None, node_since: datetime | None, observed: Observation | None
     ) -> tuple[bool | None, float | None]:
         """Whether the tier is up now, and for how many seconds that has been so; None: not known.
 
         A lost node does not show that the tier has no other one: a job must ask.
         """
-        if tier.name in self.shut:
+        if tier.name in self.shut or (observed == "Free" and self._has_no_room(tier)):
             return False, None
         now = self.now
         if spell is not None and (now - spell.seen_at > FRESH or spell.since > now):
@@ -282,6 +284,13 @@ class _Ahead:
         if spell is None or spell.state is Seen.TOOK_BACK:
             return None, None
         return spell.up, (now - spell.since).total_seconds()
+
+    def _has_no_room(self, tier: ProfileTier) -> bool:
+        """True if fewer nodes of the tier are free than a training on several nodes needs, and it has none there."""
+        has = (self.status.current, self.status.successor)
+        if self.nodes == 1 or any(one and one.tier.name == tier.name and one.scheduled_at for one in has):
+            return False
+        return len(self.snapshot.room.free(Shape.of(self.snapshot.job.spec.trainer, tier))) < self.nodes
 
     def _refused(self, tier: ProfileTier, up_for: float | None) -> float | None:
         """How long ago the tier refused this search; None if it did not, or if the tier came up after that."""
@@ -305,16 +314,6 @@ class _Ahead:
         if measured:
             usual, worst = median(measured), max(worst, at_worst(measured))
         return usual, worst if reliable and (measured or others) else max(worst, timeout)
-
-
-def _billed(
-    tier: ProfileTier, own: TierKnowledge | None, shared: TierKnowledge | None, node_since: datetime | None
-) -> bool:
-    """True if an autoscaler creates the tier's nodes for pods, so that it costs money to know that the tier is up."""
-    if tier.observation is not None:
-        return tier.observation == "Billed"
-    mine, theirs = own and own.observation, shared and shared.observation
-    return "Billed" in (mine, theirs) or ("Free" not in (mine, theirs) and node_since is None)
 
 
 def _report(snapshot: Snapshot, current: Attempt | None) -> Report | None:

@@ -34,6 +34,9 @@ class OperatorConfig:
     start_timeout: timedelta = timedelta(minutes=30)
     missing_after: timedelta = timedelta(seconds=5)  # a created pod that is not seen for so long is missing
     unmatched_acquire_timeout: timedelta = timedelta(minutes=15)
+    placing_timeout: timedelta = timedelta(
+        seconds=20
+    )  # the scheduler finds nodes that are free within this; then a part of several is given back
     config_error_grace: timedelta = timedelta(seconds=30)  # a Secret may be applied a moment after the job
     silent_settle: timedelta = timedelta(
         milliseconds=500

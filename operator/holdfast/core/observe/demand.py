@@ -18,7 +18,7 @@ from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.unscheduled import Shortage, find_shortage
 
-_value = lru_cache(maxsize=4096)(quantity_value)  # few different quantities, compared for many nodes
+amount_of = lru_cache(maxsize=4096)(quantity_value)  # few different quantities, compared for many nodes
 
 
 class Demand(NamedTuple):
@@ -33,7 +33,7 @@ class Demand(NamedTuple):
     def of(cls, trainer: Trainer) -> Self:
         """What this trainer asks for."""
         resources = trainer.resources
-        return cls(trainer.accelerators_per_node, _value(resources.cpu), _value(resources.memory), trainer.nodes)
+        return cls(trainer.accelerators_per_node, amount_of(resources.cpu), amount_of(resources.memory), trainer.nodes)
 
     def covers(self, other: "Demand") -> bool:
         """True if it asks for at least as much of everything as the other."""
@@ -63,7 +63,8 @@ def requested(trainer: Trainer, tier: Tier) -> dict[str, str]:
 
 def too_small(offered: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
     """The first resource of which a node with `offered` has less than is wanted; None if it has enough of all."""
-    return next((name for name, amount in wanted.items() if _value(offered.get(name, "0")) < _value(amount)), None)
+    short = (name for name, amount in wanted.items() if amount_of(offered.get(name, "0")) < amount_of(amount))
+    return next(short, None)
 
 
 def fits_nowhere(cluster: ClusterView, tier: Tier, wanted: Mapping[str, str]) -> bool:

@@ -10,6 +10,8 @@ from holdfast.api import names
 from holdfast.core.observe.raw import LONG_AGO, Raw, parse_optional_time
 from holdfast_protocol import variables
 
+Requests = Mapping[str, str]  # quantities by resource
+
 NUMBER = re.compile("[0-9]{1,9}")
 
 
@@ -85,7 +87,7 @@ class PodView:
     protected: bool = False  # it still has the do-not-disrupt annotations
     tier: str = ""  # name of the tier that the pod was made for
     program: str = ""  # digest of the program and storage that the pod was made for; empty if there is none
-    devices: Mapping[str, int] = field(default_factory=dict)  # accelerators that its trainer asks for, by resource
+    requests: Requests = field(default_factory=dict)  # what its trainer asks for: quantities by resource
     address: str = ""  # its IP address, as its kubelet says
     outlives: bool = False  # its job has several nodes: later attempts may take the pod over
     bound: bool = False  # it was seen without a node before: then the scheduler chose the node, not its creator
@@ -94,6 +96,11 @@ class PodView:
     def ended(self) -> bool:
         """True if the trainer can do no more work here: the pod's phase is final, or its trainer container ended."""
         return self.phase in ("Succeeded", "Failed") or (self.trainer is not None and self.trainer.ended)
+
+    @property
+    def devices(self) -> Mapping[str, int]:
+        """The accelerators that its trainer asks for: resources with a domain."""
+        return {name: int(amount) for name, amount in self.requests.items() if "/" in name and amount.isdecimal()}
 
     @property
     def calm(self) -> bool:
@@ -154,16 +161,16 @@ class PodView:
             protected=names.ANNOTATION_DO_NOT_DISRUPT in annotations,
             tier=labels.get(names.LABEL_TIER, ""),
             program=annotations.get(names.ANNOTATION_PROGRAM, ""),
-            devices=devices_of(spec),
+            requests=requests_of(spec),
             address=status.get("podIP", ""),
             outlives=_nodes_of(spec) > 1,
         )
 
 
-def devices_of(spec: Raw) -> Mapping[str, int]:
-    """The accelerators that a pod with this spec asks for: resources of its trainer container with a domain."""
+def requests_of(spec: Raw) -> Requests:
+    """What the trainer container of a pod with this spec asks for: quantities by resource."""
     asked = (_trainer_of(spec).get("resources") or {}).get("requests") or {}
-    return {name: int(amount) for name, amount in asked.items() if "/" in name and str(amount).isdecimal()}
+    return {name: str(amount) for name, amount in asked.items()}
 
 
 def _nodes_of(spec: Raw) -> int:

@@ -8,13 +8,13 @@ from holdfast.api.attempt import Attempt
 from holdfast.api.knowledge import Seen
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import ProfileTier
-from holdfast.core.observe.claims import Claim
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.demand import refusal_of
 from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.report import Report
+from holdfast.core.observe.room import Room
 from holdfast.core.observe.start_trouble import Inspection
 
 
@@ -39,7 +39,7 @@ class Snapshot:
     cluster: ClusterView = field(default_factory=ClusterView)
     reports: Mapping[str, Report] = field(default_factory=dict)  # by pod UID
     members: Mapping[str, LauncherView] = field(default_factory=dict)  # by pod UID; only of jobs with several nodes
-    rivals: tuple[Claim, ...] = ()  # of other jobs that lack nodes or wait for their turn; only with several nodes
+    room: Room = field(default_factory=lambda: Room(ClusterView()))  # free nodes; only read with several nodes
     inspections: Mapping[str, Inspection] = field(default_factory=dict)  # by pod UID
     profile: CapacityProfile | None = None  # None also if the profile that capacity.profile names does not exist
     refusal: Refusal | None = None

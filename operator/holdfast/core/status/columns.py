@@ -2,11 +2,11 @@
 
 from holdfast.api.attempt import AttemptState, EndReason
 from holdfast.api.status import Phase
-from holdfast.core.attempt.line import waiting_for
+from holdfast.core.attempt.parts import waiting_for
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.draft import Draft
 from holdfast.core.observe.situation import Sight, Situation
-from holdfast.core.status.long_waits import WAITING_FOR_TURN, stuck_pod
+from holdfast.core.status.long_waits import WAITING_FOR_ROOM, stuck_pod
 from holdfast.core.status.nodes_ready import show_nodes
 from holdfast.core.status.staging import REASON, is_staging
 from holdfast.core.status.start_blocked import trouble_of
@@ -69,7 +69,7 @@ def _reason(draft: Draft, s: Situation) -> str | None:
             return EndReason.POD_REFUSED
         if current.retry_at and s.now < current.retry_at:
             return "BackOff"
-        return WAITING_FOR_TURN if waiting_for(draft) else "WaitingForOldPod"
+        return WAITING_FOR_ROOM if waiting_for(draft) else "WaitingForOldPod"
     if current.departure:
         return current.departure.reason
     if trouble := trouble_of(draft, s):

@@ -4,12 +4,14 @@ from typing import Final, Literal, NamedTuple, get_args
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.status import Condition, Phase
+from holdfast.core.attempt.parts import never_fits
 from holdfast.core.attempt.pause import PauseReason
 from holdfast.core.draft import Draft
 from holdfast.core.observe.situation import Sight, Situation
 from holdfast_protocol.gates import PEER_COPIES
 
 FEATURE_OFF: Final = "FeatureOff"
+NEVER_FITS: Final = "NeverFits"
 ON_NODE = (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.DRAINING)
 
 
@@ -31,6 +33,7 @@ def set_conditions(draft: Draft, s: Situation) -> None:
     _set(draft, "Suspended", suspended, why)
     _set_progress_unreachable(draft, s)
     _set_feature_off(draft)
+    _set_never_fits(draft)
     _set_reported(draft, s, _CHECKPOINT_FAILING, s.report.save_error if s.report else None)
     _set_reported(draft, s, _MEMORY_SHORT, s.report.memory_warning if s.report else None)
 
@@ -62,6 +65,17 @@ def _set_feature_off(draft: Draft) -> None:
         draft.event(FEATURE_OFF, message, warning=True)
     if is_off or known:
         _set(draft, FEATURE_OFF, is_off, gate.name, message if is_off else "")
+
+
+def _set_never_fits(draft: Draft) -> None:
+    """NeverFits: no tier has as many nodes as the training needs, and nothing brings more."""
+    known, current = find_condition(draft, NEVER_FITS), draft.status.current
+    waits = current is None or current.state is AttemptState.INTENDED
+    message = never_fits(draft) if waits and not (draft.status.phase and draft.status.phase.final) else ""
+    if message and (known is None or known.status != "True"):
+        draft.event(NEVER_FITS, message, warning=True)
+    if message or known:
+        _set(draft, NEVER_FITS, bool(message), "TooFewNodes" if message else "EnoughNodes", message)
 
 
 class _Reported(NamedTuple):

@@ -7,7 +7,7 @@ no limit, so its reason says what people can do.
 from holdfast.api.attempt import AttemptState, EndReason
 from holdfast.api.scalars import format_duration
 from holdfast.core.attempt.drain import is_harmless, outlived_grace_since
-from holdfast.core.attempt.line import waiting_for
+from holdfast.core.attempt.parts import waiting_for
 from holdfast.core.draft import Draft
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Sight, Situation
@@ -18,7 +18,7 @@ CONFIRM = (
     "it goes on once the old pod is confirmed gone: the node answers again, or somebody deletes the Node, taints it "
     "node.kubernetes.io/out-of-service, or deletes the pod by force"
 )
-WAITING_FOR_TURN = "WaitingForTurn"
+WAITING_FOR_ROOM = "WaitingForNodes"
 _ON_NODE = (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.DRAINING)
 
 
@@ -53,8 +53,8 @@ def _is_any_silent(s: Situation) -> bool:
     return s.sight is Sight.SILENT or any(member.sight is Sight.SILENT for member in s.members)
 
 
-def explain_turn(draft: Draft) -> None:
-    """Explain that a training on several nodes waits until another one has all of its nodes."""
+def explain_lack(draft: Draft) -> None:
+    """Explain that a training on several nodes waits until nodes are free for all of its pods."""
     if text := waiting_for(draft):
         draft.explain("Wait", text)
 

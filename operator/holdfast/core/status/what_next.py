@@ -6,11 +6,11 @@ from holdfast.api.attempt import Attempt, AttemptState, EndReason
 from holdfast.api.scalars import format_time
 from holdfast.api.status import Phase
 from holdfast.core.draft import Draft
-from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_TURN
+from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_ROOM
 from holdfast.core.status.staging import REASON as STAGING
 
 # for these reasons the decision says what the job waits for, and what to do
-_SAY_IT_ALL: Final = (EndReason.NEVER_ENDED, "ProfileNotFound", WAITING_FOR_TURN, STAGING)
+_SAY_IT_ALL: Final = (EndReason.NEVER_ENDED, "ProfileNotFound", WAITING_FOR_ROOM, STAGING)
 
 
 def tell_next(draft: Draft) -> None:

@@ -10,7 +10,7 @@ from holdfast.core.observe.situation import Situation
 from holdfast.core.status.columns import set_columns
 from holdfast.core.status.conditions import set_conditions
 from holdfast.core.status.forecast import forecast, set_forecast_conditions
-from holdfast.core.status.long_waits import explain_long_wait, explain_turn
+from holdfast.core.status.long_waits import explain_lack, explain_long_wait
 from holdfast.core.status.old_pods import tidy_pods
 from holdfast.core.status.progress import rest_progress
 from holdfast.core.status.resting_tiers import show_resting_tiers
@@ -28,7 +28,7 @@ def wrap_up(draft: Draft, s: Situation) -> None:
         return
     if stored is None or not stored.final:
         explain_long_wait(draft, s)
-        explain_turn(draft)
+        explain_lack(draft)
         show_start_trouble(draft, s)
         show_staging(draft, s)
         inspect_unprepared(draft, s)

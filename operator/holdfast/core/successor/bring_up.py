@@ -9,15 +9,15 @@ from datetime import datetime, timedelta
 from holdfast.api.attempt import Attempt, AttemptState, EndKind, EndReason
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
+from holdfast.api.status import TrainingJobStatus
 from holdfast.core.attempt import end as ends
-from holdfast.core.attempt import line, start
+from holdfast.core.attempt import parts, start
 from holdfast.core.attempt.cause import Cause
 from holdfast.core.attempt.delays import backoff
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.placement import other_tier
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.capacity.grid import find_tier
-from holdfast.core.observe.claims import Claim, must_leave
 from holdfast.core.observe.notices import Notice
 from holdfast.core.observe.pods import ContainerView, PodView
 from holdfast.core.observe.situation import Sight
@@ -79,7 +79,7 @@ def is_unwanted(turn: Turn) -> bool:
 
 def _for_pods(tier: ProfileTier) -> ProfileTier:
     """The tier without the fields that make no difference to a pod."""
-    return tier.model_copy(update={"price_per_node_hour": None, "pace": None})
+    return tier.model_copy(update={"price_per_node_hour": None, "pace": None, "observation": None})
 
 
 def drop_unwanted(turn: Turn) -> None:
@@ -137,7 +137,7 @@ def was_refused_for_good(turn: Turn) -> Refusal | None:
     refusal = start.was_refused(turn)
     if refusal is None or refusal.reason == start.NAME_TAKEN:
         return None
-    return refusal if refusal.status == start.INVALID or not must_leave(turn.draft.status) else None
+    return refusal if refusal.status == start.INVALID or not _must_leave(turn.draft.status) else None
 
 
 def drop_refused(turn: Turn, refusal: Refusal) -> None:
@@ -149,7 +149,7 @@ def drop_refused(turn: Turn, refusal: Refusal) -> None:
 
 def other_tier_if_urgent(turn: Turn) -> ProfileTier | None:
     """The tier to try if the current attempt has to leave, and there is another tier to try."""
-    if not must_leave(turn.draft.status):
+    if not _must_leave(turn.draft.status):
         return None  # a pending pod is the probe for capacity, and costs nothing
     other = other_tier(turn)
     return other if other is not None and other.name != turn.attempt.tier.name else None
@@ -162,33 +162,18 @@ def try_other_tier(turn: Turn, other: ProfileTier) -> None:
     draft.set(successor=draft.raise_attempt(other, avoid=turn.attempt.avoid_nodes))
 
 
-def give_way(turn: Turn, rival: Claim) -> None:
-    """Give its nodes back; a successor that is not urgent is given up."""
-    if must_leave(turn.draft.status):
-        line.give_way(turn, rival)
+def drop_part(turn: Turn, part: parts.Part) -> None:
+    """Give a part back that is paid for and is of no use; a successor that is not urgent is given up."""
+    if _must_leave(turn.draft.status):
+        parts.give_back(turn, part)
         return
-    _give_up(turn, End(EndKind.STOPPED, EndReason.NO_ROOM, "another training takes nodes of its tier now"))
-
-
-def held_too_long(turn: Turn) -> Claim | None:
-    """The claim if the successor is not urgent, and got only a part of its nodes within its tier's acquireTimeout."""
-    draft, attempt = turn.draft, turn.attempt
-    mine = line.claim(draft, attempt)
-    if mine is None or not mine.holds_part or mine.is_warm or must_leave(draft.status):
-        return None
-    since = attempt.acquire_deadline
-    return mine if since is not None and not mine.nominated and draft.is_due(since) else None
-
-
-def drop_part(turn: Turn, claim: Claim) -> None:
-    """Give it up: a part of its nodes is paid for, and is of no use."""
-    text = f"{turn.attempt.tier.name} gave {claim.held} of {claim.wants} nodes in time"
+    text = f"{turn.attempt.tier.name} gave {part.held} of {part.nodes} nodes in time"
     _give_up(turn, End(EndKind.STOPPED, EndReason.ACQUIRE_TIMEOUT, text))
 
 
 def asked_again_if_not_worth_it(turn: Turn) -> datetime | None:
     """When the tier is asked again if its tier will not prove itself within spec.capacity.maxOverlap."""
-    return None if must_leave(turn.draft.status) else change_tier.asked_again_if_not_worth_it(turn)
+    return None if _must_leave(turn.draft.status) else change_tier.asked_again_if_not_worth_it(turn)
 
 
 def _give_up(turn: Turn, end: End, *, ended_at: datetime | None = None, estimated: bool = False) -> None:
@@ -202,3 +187,9 @@ def _give_up(turn: Turn, end: End, *, ended_at: datetime | None = None, estimate
         draft.set(current=current.model_copy(update={"failed_successors": failed, "return_after": later}))
     text = f"the successor, attempt {attempt.number} ({attempt.tier.name}), is given up: {end.reason}"
     draft.event("SuccessorGivenUp", f"{text}: {end.message}".rstrip(": "), warning=True)
+
+
+def _must_leave(status: TrainingJobStatus) -> bool:
+    """True if the current attempt has to leave whether or not a successor gets its nodes."""
+    current = status.current
+    return current is not None and (current.departure is not None or current.state is AttemptState.DRAINING)

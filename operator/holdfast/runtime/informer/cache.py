@@ -9,19 +9,22 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.errors import HoldfastError
 from holdfast.api.objects import CapacityProfile, TrainingJob
-from holdfast.core.observe.claims import Claim
+from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.nodes import KNOWN_SIGNS, ClusterView, FaultSigns, NodeView
 from holdfast.core.observe.pods import PodView
-from holdfast.runtime.informer.claims import ClaimBook
+from holdfast.core.observe.room import Room
+from holdfast.runtime.informer.room_book import RoomBook
 from holdfast.runtime.informer.strays import Strays
 from holdfast.runtime.informer.versions import Raw, Versions, version_of
 
+_WAITING = (AttemptState.INTENDED, AttemptState.ACQUIRING)
 _UNREADABLE = (HoldfastError, ValueError, TypeError, KeyError)
 V = TypeVar("V")
 Changed = Callable[[TrainingJob | None, TrainingJob | None], None]  # a job before and after a change
@@ -46,6 +49,10 @@ class Malformed:
     raw: Raw
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 def _parse(parse: Callable[[Raw], V | None], raw: Raw) -> V | None:
     """The view, None if the object cannot be read: one invalid object must not stop the others."""
     try:
@@ -63,8 +70,11 @@ def _key(raw: Raw) -> Key:
 class Cache:
     """All objects. Use it inside one event loop; no method waits."""
 
-    def __init__(self, faults: FaultSigns = KNOWN_SIGNS) -> None:
+    def __init__(
+        self, faults: FaultSigns = KNOWN_SIGNS, config: OperatorConfig | None = None, now: Callable[[], datetime] = _now
+    ) -> None:
         self._faults = faults
+        self._now = now
         self.jobs: dict[Key, TrainingJob] = {}
         self.malformed: dict[Key, Malformed] = {}
         self.profiles: dict[str, CapacityProfile] = {}
@@ -76,7 +86,7 @@ class Cache:
         self._pods: dict[Key, dict[str, PodView]] = defaultdict(dict)  # by job name, then pod UID
         self._by_uid: dict[str, PodView] = {}
         self.strays = Strays()
-        self._claim_book = ClaimBook()
+        self._room_book = RoomBook(self._job_and_pods, config or OperatorConfig())
         self._by_node: dict[str, set[str]] = defaultdict(set)  # node -> pod UIDs
         self._versions: dict[str, Versions] = defaultdict(Versions)
         self._puts: Mapping[str, Callable[[Raw], set[Key]]] = {
@@ -102,9 +112,9 @@ class Cache:
         """Every pod with this job's name, including pods of earlier jobs of the same name."""
         return tuple(self._pods.get(key, {}).values())
 
-    def rivals(self, key: Key) -> tuple[Claim, ...]:
-        """The claims of other trainings on several nodes that lack nodes, or wait for their turn."""
-        return self._claim_book.of_others(key, lambda one: (self.jobs.get(Key(*one)), self.pods(Key(*one))))
+    def room(self) -> Room:
+        """The free nodes, and the trainings on several nodes that want them."""
+        return self._room_book.room(self.cluster)
 
     def pod(self, uid: str) -> PodView | None:
         """The pod with this UID, None if it is unknown."""
@@ -146,8 +156,15 @@ class Cache:
         return {key} | self._note_job(key)
 
     def _note_job(self, key: Key) -> set[Key]:
-        """The jobs that waited for this one to get its nodes."""
-        return {Key(*other) for other in self._claim_book.note_job(key, self.jobs.get(key))}
+        """The jobs for which this one makes room."""
+        return self._with_room() if self._room_book.note_job(key, self.jobs.get(key)) else set()
+
+    def _job_and_pods(self, key: tuple[str, str]) -> tuple[TrainingJob | None, tuple[PodView, ...]]:
+        return self.jobs.get(Key(*key)), self.pods(Key(*key))
+
+    def _with_room(self) -> set[Key]:
+        """The trainings on several nodes that wait, and have room now."""
+        return {Key(*one) for one in self._room_book.may_begin(self.cluster, self._now())}
 
     def forget_job(self, key: Key, uid: str) -> None:
         """Remove a job that the API server did not find: an interrupted watch may never report its deletion."""
@@ -190,7 +207,8 @@ class Cache:
         self._pods[key][view.uid] = self._by_uid[view.uid] = view
         if view.node:
             self._by_node[view.node].add(view.uid)
-        self._claim_book.note_pods(key)
+        if self._room_book.note_pod(key, before, view):
+            touched |= self._with_room()
         return touched | {key} if _differs(before, view) else touched
 
     def forget_pod(self, name: Key, uid: str) -> None:
@@ -209,14 +227,13 @@ class Cache:
             return set()
         key = Key(view.namespace, view.job)
         self._pods[key].pop(uid, None)
-        self._claim_book.note_pods(key)
         if not self._pods[key]:
             del self._pods[key]
         if view.node:
             self._by_node[view.node].discard(uid)
             if not self._by_node[view.node]:
                 del self._by_node[view.node]
-        return {key}
+        return {key} | (self._with_room() if self._room_book.note_pod(key, view, None) else set())
 
     # --- nodes
 
@@ -244,6 +261,7 @@ class Cache:
     def _set_nodes(self, nodes: Mapping[str, NodeView], changed: Iterable[str]) -> set[Key]:
         was = self.cluster
         self.cluster = ClusterView(nodes.values())
+        self._room_book.note_nodes()
         touched = set(changed)
         if [n.name for n in was.silent] != [
             n.name for n in self.cluster.silent
@@ -257,11 +275,12 @@ class Cache:
         }
 
     def _acquiring_jobs(self) -> set[Key]:
-        return {
+        """The jobs that wait for a node; of those that wait for several, the ones that have room for all now."""
+        return self._with_room() | {
             key
             for key, job in self.jobs.items()
             for attempt in (job.status.current, job.status.successor)
-            if attempt and attempt.state in (AttemptState.INTENDED, AttemptState.ACQUIRING)
+            if attempt and attempt.state in _WAITING and (attempt.waits_since is None or attempt.created_at)
         }
 
     # --- profiles

@@ -205,3 +205,14 @@ async def test_the_tiers_of_a_profile_are_matched_by_labels() -> None:
     report = Report("profile")
     await Preflight(api, "vision", []).check(GOOD_PROFILE, report)
     assert [found.message for found in report.findings][1:] == ["1 nodes have its labels"] * 2
+
+
+@pytest.mark.parametrize(
+    ("observation", "words"), [("Free", "no autoscaler brings more"), ("Billed", "unless an autoscaler brings more")]
+)
+async def test_a_tier_with_too_few_nodes_for_the_training_is_a_warning(observation: str, words: str) -> None:
+    changes = {"spec/trainer/nodes": 3, "spec/capacity/tiers/0/observation": observation}
+    found, refused = await findings({}, changes)
+    assert not refused
+    assert found[1].startswith("warning spec.capacity.tiers[spot]: 1 of 1 nodes with its labels could run the pods")
+    assert found[1].endswith(f"spec.trainer.nodes is 3: the training cannot run here; {words}")

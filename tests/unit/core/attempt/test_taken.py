@@ -127,7 +127,7 @@ def test_a_node_that_the_cluster_gave():
         (nodes(node(unschedulable=True)), {}),  # it tolerates the taint of a cordoned node
         (nodes(node(taints=("karpenter.sh/disrupted",))), {}),
         (nodes(node(labels={"tier": "cpu"})), {}),
-        (nodes(), {"devices": {}}),  # it asks for less than the job, and fits where the job does not
+        (nodes(), {"requests": {}}),  # it asks for less than the job, and fits where the job does not
         (nodes(), {"node": "ghost"}),
     ],
 )

@@ -12,32 +12,32 @@ from holdfast.api.status import Phase
 
 def test_nodes_that_wait_for_the_last_one_are_paid_for():
     """Breaks if a training that waits long for its last node, and gives the others back, looks free."""
-    tiers = [{**TIERS[0], "acquireTimeout": "1h"}, {**TIERS[1], "acquireTimeout": "1h"}]
+    tiers = [{**TIERS[0], "acquireTimeout": "10m"}, {**TIERS[1], "acquireTimeout": "10m"}]
     world = GangWorld(spec={"capacity": {"tiers": tiers}})
     world.free = ["n1", "n2"]
     world.settle()
-    world.now += timedelta(minutes=30)
+    world.now += timedelta(minutes=5)
     world.free.append("n3")
     world.settle()
-    world.pass_time(1801)
+    world.pass_time(301)
     assert world.status.current.tier.name == "dedicated"
-    assert float(world.status.history[0].node_hours) == pytest.approx(2.5, abs=0.01)
-    assert float(world.status.ledger.spent) == pytest.approx(2.5 * 1.02, abs=0.01)
+    assert float(world.status.history[0].node_hours) == pytest.approx(25 / 60, abs=0.01)
+    assert float(world.status.ledger.spent) == pytest.approx(25 / 60 * 1.02, abs=0.01)
 
 
 def test_nodes_that_came_before_the_last_one_are_paid_for():
     world = GangWorld(spec={"capacity": {"tiers": [{**TIERS[0], "acquireTimeout": "9h"}]}})
     world.free = ["n1", "n2", "n3"]
     world.settle()
-    world.now += timedelta(hours=1)
+    world.now += timedelta(minutes=10)
     world.free.append("n4")
     world.settle()
     world.train()
     world.now += timedelta(hours=1)
     world.fail(2)
     world.settle()
-    assert float(world.status.history[0].node_hours) == pytest.approx(3 + 4)
-    assert float(world.status.ledger.spent) == pytest.approx(7 * 1.02)
+    assert float(world.status.history[0].node_hours) == pytest.approx(0.5 + 4)
+    assert float(world.status.ledger.spent) == pytest.approx(4.5 * 1.02)
 
 
 def test_every_node_is_paid_for():
@@ -54,10 +54,10 @@ def test_every_node_is_paid_for():
 def test_nodes_that_wait_for_the_last_one_use_up_the_budget():
     """Breaks if a training that never gets its last node spends more than its budget on the others."""
     tier = {**TIERS[0], "acquireTimeout": "24h"}
-    world = GangWorld(spec={"capacity": {"tiers": [tier], "budget": "5"}})
+    world = GangWorld(spec={"capacity": {"tiers": [tier], "budget": "2"}})
     world.free = ["n1", "n2"]
     world.settle()
-    for _ in range(30):
+    for _ in range(100):
         assert world.status.phase is Phase.ACQUIRING
         world.now = world.last.requeue_at
         world.settle()
@@ -66,5 +66,4 @@ def test_nodes_that_wait_for_the_last_one_use_up_the_budget():
     assert world.status.phase is Phase.SUSPENDED
     assert world.status.reason == "BudgetExceeded"
     assert not world.pods
-    assert 4 < world.status.ledger.spent <= 5
-    assert float(world.status.ledger.spent) == pytest.approx(float(world.status.history[0].node_hours) * 1.02, abs=1e-3)
+    assert 1 < world.status.ledger.spent <= 2

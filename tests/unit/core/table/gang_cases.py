@@ -22,9 +22,9 @@ from tests.unit.core.table.row_cases import ACQUIRING, INTENDED, RUNNING, SPOT_I
 from tests.unit.core.table.successor_cases import SAVED, departs
 
 from holdfast.api.attempt import Attempt, AttemptState, MemberGroup, PodRecord, World
-from holdfast.core.observe.claims import Claim
 from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.pods import PodView
+from holdfast.core.observe.room import Room
 from holdfast.core.observe.snapshot import Snapshot
 from holdfast.core.pod_manifest import program
 
@@ -41,6 +41,11 @@ def given(current: Attempt, *pods: PodView, successor: Attempt | None = None, **
     trainer = {"image": "registry.example/train:1", "command": ["python3", "train.py"], "nodes": 2}
     asked = {name: changes.pop(name) for name in ("capacity", "failure") if name in changes}
     return snapshot(job(status(current, successor=successor), trainer=trainer, **asked), *pods, **changes)
+
+
+def fixed(found: Attempt) -> Attempt:
+    """The attempt on a tier to which nothing brings nodes."""
+    return found.model_copy(update={"tier": found.tier.model_copy(update={"observation": "Free"})})
 
 
 def member(born: int, rank: int, **changes: Any) -> PodView:
@@ -74,15 +79,14 @@ TAKES_OVER = two(2, ACQUIRING, members=SHARED, predecessor=1)
 BESIDE = two(2, STARTING, tier=tier("dedicated"), predecessor=1, scheduled_at=at(-60))
 ALL_NEW = (member(2, 0), member(2, 1, node="n4"))
 ALONE = two(2, STARTING, members=(MemberGroup(born=1, ranks="0-1"),), inherited_at=at(-60), scheduled_at=at(-60))
-SPOT, DEDICATED = frozenset({("tier", "spot")}), frozenset({("tier", "dedicated")})
-RIVAL = Claim("vision", "llm", (1, at(-900), "u-llm"), SPOT, 2, 1, True, False, False, None, at(60))
-BETTER = replace(RIVAL, selector=DEDICATED)
 PART = (member(1, 0), pending(1, name="vit-1-1", uid="u-vit-1-1", rank=1))
 LACKS = pending(1, name="vit-1-0", uid="u-vit-1-0")
 HELD = two(1, ACQUIRING, created_at=at(-50), acquire_deadline=at(60))
 INTENDS = two(1, INTENDED)
+WAITS = INTENDS.model_copy(update={"waits_since": at(-70), "acquire_deadline": at(60)})
 # A successor on another tier, of whose two pods one has a node.
-REACHES = two(2, ACQUIRING, tier=tier("dedicated"), predecessor=1, acquire_deadline=at(60))
+REACHES = two(2, ACQUIRING, tier=tier("dedicated"), predecessor=1, created_at=at(-50), acquire_deadline=at(60))
+WANTS = two(2, INTENDED, tier=tier("dedicated"))
 PART_BESIDE = (member(2, 0, tier="dedicated"), pending(2, name="vit-2-1", uid="u-vit-2-1", rank=1, tier="dedicated"))
 RETURNS = {"tiers": [TIERS[1], TIERS[0]], "returnPolicy": "Eager"}
 BOTH_GO = nodes(node("n1", taints=(SPOT_ITN,)), node("n2", taints=(SPOT_ITN,)))
@@ -121,27 +125,29 @@ CASES = (
     Case("the pod that a successor was to take over has to go too",
          given(LEAVES, *BOTH, NEW, successor=TAKES_OVER, reports=[REPORT], cluster=BOTH_GO),
          ("successor's member lost", "create beside"), {"state": RUNNING}),
-    Case("two trainings hold a part each", given(HELD, *PART, rivals=(RIVAL,)), ("gives way",),
+    Case("a part where nothing brings more nodes", given(fixed(HELD), *PART), ("part given back",),
          {"state": INTENDED, "attempt": 2, "deleted": [("u-vit-1-0", None), ("u-vit-1-1", None)], "created": [],
-          "reason": "WaitingForTurn"}),
-    Case("another training has all it needs", given(HELD, *PART), (), {"state": ACQUIRING}),
-    Case("another training takes nodes of the tier", given(INTENDS, rivals=(RIVAL,)), ("not its turn",),
-         {"state": INTENDED, "attempt": 1, "reason": "WaitingForTurn"}),
-    Case("the place in the line has come", given(INTENDS.model_copy(update={"in_line_since": at(-70)})), ("create",),
+          "reason": "BackOff"}),
+    Case("a part where an autoscaler may bring more", given(HELD, *PART), (), {"state": ACQUIRING}),
+    Case("no room for all", given(fixed(INTENDS), room=Room(nodes(without=("n2", "n3", "n4")))), ("no room",),
+         {"state": INTENDED, "attempt": 1, "reason": "WaitingForNodes", "created": []}),
+    Case("it waits for room", given(fixed(WAITS), room=Room(nodes(without=("n2", "n3", "n4")))), (),
+         {"state": INTENDED, "attempt": 1, "reason": "WaitingForNodes", "created": []}),
+    Case("there is room now", given(fixed(WAITS), room=Room(nodes())), ("create",),
          {"state": ACQUIRING, "created": [1, 1]}),
     Case("a part of the only tier in time", given(HELD.model_copy(update={"acquire_deadline": at(-1)}), *PART,
                                                   capacity={"tiers": [TIERS[0]]}),
          ("no node in time",), {"state": INTENDED, "attempt": 2, "tier": "spot", "created": []}),
-    Case("a successor that could wait holds a part",
-         given(TRAINS, *BOTH, *PART_BESIDE, successor=REACHES, reports=[REPORT], members=says(*BOTH, ready=False),
-               rivals=(BETTER,), capacity=RETURNS),
-         ("successor gives way",), {"state": RUNNING, "attempt": 2}),
-    Case("a successor that is urgent holds a part",
-         given(LEAVES, *BOTH, *PART_BESIDE, successor=REACHES, reports=[REPORT], members=says(*BOTH, ready=False),
-               rivals=(BETTER,), cluster=BOTH_GO),
-         ("successor gives way",), {"state": RUNNING, "attempt": 3, "created": []}),
-    Case("a successor got only a part in time",
-         given(TRAINS, *BOTH, *PART_BESIDE, successor=REACHES.model_copy(update={"acquire_deadline": at(-1)}),
-               reports=[REPORT], members=says(*BOTH, ready=False), capacity=RETURNS),
+    Case("a successor holds a part for too long",
+         given(TRAINS, *BOTH, *PART_BESIDE, successor=fixed(REACHES), reports=[REPORT],
+               members=says(*BOTH, ready=False), capacity=RETURNS),
          ("part of a successor",), {"state": RUNNING, "attempt": 2}),
+    Case("a successor that is urgent holds a part for too long",
+         given(LEAVES, *BOTH, *PART_BESIDE, successor=fixed(REACHES), reports=[REPORT],
+               members=says(*BOTH, ready=False), cluster=BOTH_GO),
+         ("part of a successor",), {"state": RUNNING, "attempt": 3, "created": []}),
+    Case("no room for a successor",
+         given(TRAINS, *BOTH, successor=fixed(WANTS), reports=[REPORT], members=says(*BOTH, ready=False),
+               capacity=RETURNS, room=Room(nodes())),
+         ("no room for successor",), {"state": RUNNING, "attempt": 2, "created": []}),
 )  # fmt: skip

@@ -4,12 +4,12 @@ import pytest
 from tests.support.decisions.snapshots import at, node, silent, tier
 
 from holdfast.api.profile import Toleration
-from holdfast.core.capacity.usable_nodes import usable_node_since, why_unusable
 from holdfast.core.observe.nodes import ClusterView, Taint
+from holdfast.core.observe.usable_nodes import usable_since, why_unusable
 
 
 def since(*nodes, **changes):
-    return usable_node_since(ClusterView(nodes), tier().model_copy(update=changes))
+    return usable_since(ClusterView(nodes), tier().model_copy(update=changes))
 
 
 def tainted(key="sick", value="", effect="NoSchedule"):
@@ -64,10 +64,10 @@ def test_taints(taint, tolerations, usable):
 
 def test_nodes_are_looked_through_once():
     cluster, other = ClusterView([node()]), tier("dedicated")
-    assert usable_node_since(cluster, tier()) == usable_node_since(cluster, tier()) == at(-9000)
-    assert usable_node_since(cluster, other) is None
+    assert usable_since(cluster, tier()) == usable_since(cluster, tier()) == at(-9000)
+    assert usable_since(cluster, other) is None
     assert cluster.once("key", lambda: 1) == cluster.once("key", lambda: 2) == 1
 
 
 def test_a_broken_node_is_not_usable():
-    assert why_unusable(node(fault="GpuHealthy=False"), tier()) == "broken: GpuHealthy=False"
+    assert why_unusable(node(fault="GpuHealthy=False"), tier().tolerations) == "broken: GpuHealthy=False"

@@ -1,0 +1,207 @@
+"""A training on several nodes has all of its nodes, or none: it begins when they are free, and never keeps a part.
+
+Where the cluster's nodes are all that there is, its pods are created once a free node is there for each of them
+(`core.observe.room`). Where an autoscaler may bring nodes, they are created at once: it acts only on pods that wait. In
+both cases the operator gives back a part that does not become whole, after a time of its own that no tenant can choose,
+and tries again after a growing pause. So two trainings that each have a part both let go, and the one whose pause is
+shorter gets all.
+"""
+
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from holdfast.api.attempt import Attempt, AttemptState
+from holdfast.api.profile import ProfileTier
+from holdfast.core.attempt.delays import CREATION, backoff, spread
+from holdfast.core.books import ledger
+from holdfast.core.capacity.grid import acquire_timeout
+from holdfast.core.capacity.knowledge import find, observation_of
+from holdfast.core.draft import Draft, Role
+from holdfast.core.observe.members import inherited, pods_by_rank
+from holdfast.core.observe.room import Shape, ask_of, is_waiting, large_enough, part_limit
+from holdfast.core.observe.usable_nodes import usable_since
+from holdfast.core.turn import Turn, take_turn
+
+HOSTNAME: Final = "kubernetes.io/hostname"  # a selector with this label matches no node that an autoscaler brings
+LOOK_AGAIN: Final = timedelta(minutes=5)  # a training that waits for room is woken when there is some
+
+
+class Lack(NamedTuple):
+    """How many nodes an attempt lacks, and how many of them it could take now; others may go first."""
+
+    nodes: int
+    free: int
+    taken: int
+
+
+class Part(NamedTuple):
+    """How many of its nodes an attempt has."""
+
+    held: int
+    nodes: int
+
+
+def is_fixed(draft: Draft, tier: ProfileTier) -> bool:
+    """True if nothing brings more nodes of the tier: it is known to have no autoscaler, or names one node."""
+    profile = draft.snapshot.profile
+    own, shared = find(draft.status.tiers, tier.name), find(profile.status.tiers, tier.name) if profile else None
+    return observation_of(tier, own, shared) == "Free" or HOSTNAME in tier.node_selector
+
+
+# --- room for all -----------------------------------------------------------------------------------------------------
+
+
+def lack_of_room(draft: Draft, attempt: Attempt) -> Lack | None:
+    """What an attempt lacks before it may create its pods; None if it may.
+
+    One that took over pods creates the others at once: the pods that wait with their memory cost more than a try.
+    Where an autoscaler may bring nodes, too few free nodes are no lack. Where enough are free, and others go first, it
+    waits for these: they take their nodes within seconds.
+    """
+    if not is_waiting(attempt) or inherited(attempt):
+        return None
+    snapshot = draft.snapshot
+    ask = ask_of(snapshot.job, attempt, snapshot.pods, snapshot.config)
+    alone, free = len(snapshot.room.free(ask.shape) - ask.closed), max(snapshot.room.left_for(ask, draft.now), 0)
+    if free >= ask.lacks or (alone < ask.lacks and not is_fixed(draft, attempt.tier)):
+        return None
+    return Lack(ask.lacks, free, alone - free)
+
+
+def has_room(turn: Turn) -> bool:
+    """True if a free node is there for each pod that the attempt creates, or an autoscaler may bring it."""
+    return lack_of_room(turn.draft, turn.attempt) is None
+
+
+def lacks_room(turn: Turn) -> Lack | None:
+    """What the attempt lacks if its pods wait to be created, and it does not wait yet."""
+    attempt = turn.attempt
+    if attempt.waits_since is not None or (attempt.retry_at and turn.now < attempt.retry_at):
+        return None
+    return lack_of_room(turn.draft, attempt)
+
+
+def wait(turn: Turn, _lack: Lack) -> None:
+    """Wait for room; the time that the tier has to give nodes runs meanwhile."""
+    attempt, snapshot = turn.attempt, turn.draft.snapshot
+    limit = turn.now + acquire_timeout(attempt.tier, snapshot.cluster, snapshot.config)
+    turn.set_attempt(waits_since=attempt.raised_at, acquire_deadline=attempt.acquire_deadline or limit)
+
+
+def waiting_for(draft: Draft) -> str | None:
+    """What the current attempt waits for, in words, if it waits for room; otherwise None."""
+    turn = take_turn(draft, Role.CURRENT)
+    if turn is None or turn.attempt.state is not AttemptState.INTENDED or turn.attempt.waits_since is None:
+        return None
+    if (lack := lack_of_room(draft, turn.attempt)) is None:
+        return None
+    fixed, uid = is_fixed(draft, turn.attempt.tier), draft.snapshot.job.metadata.uid
+    again = LOOK_AGAIN if fixed else draft.snapshot.config.placing_timeout
+    draft.wake_in((again + spread(again, uid)).total_seconds())
+    others = "; others go first on nodes that are free" if lack.taken else ""
+    return f"waits until {lack.nodes} nodes of tier {turn.attempt.tier.name} are free: {lack.free} are{others}"
+
+
+def never_fits(draft: Draft) -> str:
+    """Why no tier can ever hold the training, in words; empty if one may.
+
+    A tier is out if nothing brings nodes for it, and it has fewer nodes than the training needs, even if all are empty.
+    """
+    snapshot, nodes = draft.snapshot, draft.snapshot.job.spec.trainer.nodes
+    if nodes == 1 or not snapshot.grid or not all(is_fixed(draft, tier) for tier in snapshot.grid):
+        return ""
+    has = {tier.name: len(large_enough(snapshot.cluster, Shape.of(snapshot.job.spec.trainer, tier)))
+           for tier in snapshot.grid}  # fmt: skip
+    if max(has.values()) >= nodes:
+        return ""
+    listed = ", ".join(f"{name} has {count}" for name, count in has.items())
+    return (
+        f"spec.trainer.nodes is {nodes}, and no tier has so many nodes that its pods can use: {listed}. Add nodes, "
+        "lower spec.trainer.nodes or spec.trainer.resources, or name another tier"
+    )
+
+
+# --- a part that does not become whole --------------------------------------------------------------------------------
+
+
+def part_of(draft: Draft, attempt: Attempt) -> Part | None:
+    """What an attempt has if it has some of its nodes, and not all; otherwise None."""
+    if not is_waiting(attempt):
+        return None
+    pods = pods_by_rank(draft.snapshot.pods, attempt).values()
+    held = sum(pod.node is not None and not pod.ended for pod in pods)
+    return Part(held, attempt.nodes) if 0 < held < attempt.nodes else None
+
+
+def held_too_long(turn: Turn) -> Part | None:
+    """The part if the rest of the nodes does not come within the time that the operator allows for it.
+
+    Pods that were taken over stay while no other training waits for their nodes: their programs start warm.
+    """
+    draft, attempt = turn.draft, turn.attempt
+    part = part_of(draft, attempt)
+    if part is None or attempt.created_at is None:
+        return None
+    if not draft.is_due(attempt.created_at + _limit(turn)):
+        return None
+    return part if not inherited(attempt) or _is_wanted(draft, attempt) else None
+
+
+def _limit(turn: Turn) -> timedelta:
+    """How long a part may be held: seconds where all nodes are there, longer where they have to come."""
+    draft, attempt = turn.draft, turn.attempt
+    config, longest = draft.snapshot.config, draft.snapshot.config.unmatched_acquire_timeout
+    nominated = any(pod.nominated for pod in pods_by_rank(draft.snapshot.pods, attempt).values())
+    if is_fixed(draft, attempt.tier) and not nominated:
+        return part_limit(attempt, config) + (attempt.nodes - 1) * CREATION
+    return min(acquire_timeout(attempt.tier, draft.snapshot.cluster, config), longest)
+
+
+def give_back(turn: Turn, part: Part) -> None:
+    """Give all pods back, and try again after a pause that is longer each time."""
+    draft, attempt = turn.draft, ledger.hold(turn.attempt, turn.held(turn.now))
+    times = attempt.given_back + 1
+    pause = pause_after_giving_back(draft, attempt, times)
+    again = draft.raise_attempt(attempt.tier, avoid=attempt.avoid_nodes)
+    turn.replace_attempt(
+        again.model_copy(
+            update={
+                "retry_at": max(draft.now + pause, attempt.retry_at or draft.now),
+                "refusals": attempt.refusals,
+                "acquire_deadline": attempt.acquire_deadline,
+                "given_back": times,
+                **ledger.held_before(attempt),
+            }
+        )
+    )
+    text = f"tier {attempt.tier.name} gave {part.held} of {part.nodes} nodes, and not the rest: all are given back"
+    draft.explain("Wait", text)
+    draft.event("PartGivenBack", text)
+
+
+def gives_part_back(turn: Turn) -> bool:
+    """True if the attempt holds a part of its nodes that it must give back once its tier has had its time.
+
+    One that took pods over keeps them on its only tier while no other training waits for nodes there.
+    """
+    draft, attempt = turn.draft, turn.attempt
+    if part_of(draft, attempt) is None:
+        return False
+    return not inherited(attempt) or len(draft.snapshot.grid) > 1 or _is_wanted(draft, attempt)
+
+
+def _is_wanted(draft: Draft, attempt: Attempt) -> bool:
+    pods = pods_by_rank(draft.snapshot.pods, attempt).values()
+    held = [pod.node for pod in pods if pod.node and not pod.ended]
+    return draft.snapshot.room.is_wanted(held, draft.snapshot.job.metadata.uid)
+
+
+def pause_after_giving_back(draft: Draft, attempt: Attempt, times: int) -> timedelta:
+    """How long a training pauses after it gave nodes back: longer each time, and not the same for two trainings.
+
+    Where the tier has fewer nodes than it needs, only an autoscaler can help: then the pauses grow longer.
+    """
+    config, uid = draft.snapshot.config, draft.snapshot.job.metadata.uid
+    too_few = usable_since(draft.snapshot.cluster, attempt.tier, attempt.nodes) is None
+    longest = config.outage_backoff_limit if too_few else config.backoff_limit
+    return spread(backoff(config.backoff_base, longest, times), f"{uid} {times}")

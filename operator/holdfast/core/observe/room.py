@@ -1,0 +1,213 @@
+"""Room: how many nodes are free for a training on several nodes, and which other trainings may take them first.
+
+Kubernetes gives nodes pod by pod, so two trainings that each get a part of the last nodes would wait for each other. A
+training on several nodes therefore creates its pods only once a free node is there for each of them. Then either all of
+its pods get their nodes within seconds, or it gives back what it got (`core.attempt.parts`). It waits for no training
+that cannot have all of its nodes now.
+
+The operator knows what its own pods hold, and not what other pods do: a node that looks free may be full.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from holdfast.api.attempt import Attempt, AttemptState
+from holdfast.api.job import Trainer
+from holdfast.api.objects import TrainingJob
+from holdfast.api.profile import ProfileTier, Toleration
+from holdfast.core.observe.config import OperatorConfig
+from holdfast.core.observe.demand import amount_of, requested, too_small
+from holdfast.core.observe.members import fresh_ranks, inherited, pods_by_rank
+from holdfast.core.observe.nodes import ClusterView
+from holdfast.core.observe.pods import PodView, Requests
+from holdfast.core.observe.raw import LONG_AGO
+from holdfast.core.observe.usable_nodes import has_labels, why_unusable
+
+WAITING: Final = (AttemptState.INTENDED, AttemptState.ACQUIRING)
+
+
+class Shape(NamedTuple):
+    """What decides which nodes a pod may use: equal shapes share their answers."""
+
+    labels: frozenset[tuple[str, str]]
+    tolerations: tuple[Toleration, ...]
+    wanted: frozenset[tuple[str, str]]
+
+    @classmethod
+    def of(cls, trainer: Trainer, tier: ProfileTier) -> "Shape":
+        """The shape of each pod of a trainer on a tier."""
+        wanted = frozenset(requested(trainer, tier).items())
+        return cls(frozenset(tier.node_selector.items()), tuple(tier.tolerations), wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The nodes that an attempt with several nodes lacks. `begun`: its pods exist, so the scheduler may bind them."""
+
+    namespace: str
+    job: str
+    uid: str
+    since: datetime
+    shape: Shape
+    lacks: int
+    closed: frozenset[str] = frozenset()  # nodes that it avoids, or on which the job has a pod already
+    begun: bool = False
+    not_before: datetime | None = None  # no pod of it is created before
+    until: datetime | None = None  # of one that has begun: until then free nodes are left to it
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """An ask that may take its nodes now: any `lacks` of `nodes`."""
+
+    ask: Ask
+    nodes: frozenset[str]
+
+
+class Room:
+    """The free nodes of the cluster, and the trainings on several nodes that want them.
+
+    `held` has what the operator's pods ask for, by node and by the UID of the pod. `turns` says when a training of each
+    namespace last began: of two trainings that want the same nodes, the one goes first whose namespace has waited
+    longer for a turn.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterView,
+        held: Mapping[str, Mapping[str, Requests]] | None = None,
+        asks: Iterable[Ask] = (),
+        turns: Mapping[str, datetime] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._held = held or {}
+        self._asks = tuple(asks)
+        self._turns = turns or {}
+        self._free: dict[Shape, frozenset[str]] = {}
+        self._granted: tuple[datetime, datetime | None, tuple[Grant, ...]] | None = None
+
+    def free(self, shape: Shape) -> frozenset[str]:
+        """The names of the nodes that can take one pod of this shape beside the operator's other pods."""
+        if shape not in self._free:
+            large = large_enough(self._cluster, shape)
+            full = {name for name in self._held.keys() & large if not self._has_room(name, shape)}
+            self._free[shape] = large - full
+        return self._free[shape]
+
+    def _has_room(self, name: str, shape: Shape) -> bool:
+        """True if the node has room beside the pods that it has. If it does not say what it offers, it is full."""
+        offered, there = self._cluster.nodes[name].allocatable, tuple(self._held[name].values())
+        if not there:
+            return True
+        held = {what: sum(amount_of(pod.get(what, "0")) for pod in there) for what, _ in shape.wanted}
+        return bool(offered) and all(
+            amount_of(offered.get(what, "0")) - held[what] >= amount_of(amount) for what, amount in shape.wanted
+        )
+
+    def left_for(self, ask: Ask, now: datetime) -> int:
+        """How many nodes are free for this ask at least, whichever nodes those take that go first."""
+        mine = self.free(ask.shape) - ask.closed
+        before = (one for one in self.granted(now) if one.ask.uid != ask.uid and self._goes_first(one.ask, ask))
+        return len(mine) - sum(min(one.ask.lacks, len(one.nodes & mine)) for one in before)
+
+    def granted(self, now: datetime) -> tuple[Grant, ...]:
+        """The asks that have begun and still wait for nodes, then those that may begin now, in their order.
+
+        An ask that cannot have all of its nodes is passed over: nobody waits for it.
+        """
+        known = self._granted
+        if known is not None and known[0] <= now and (known[1] is None or now < known[1]):
+            return known[2]
+        begun = [one for one in self._asks if one.begun and one.until is not None and now < one.until]
+        found = [Grant(one, self.free(one.shape) - one.closed) for one in begun]
+        waiting = [one for one in self._asks if not one.begun and (one.not_before is None or one.not_before <= now)]
+        for one in sorted(waiting, key=self._order):
+            mine = self.free(one.shape) - one.closed
+            if len(mine) < one.lacks:
+                continue
+            if len(mine) - sum(min(before.ask.lacks, len(before.nodes & mine)) for before in found) >= one.lacks:
+                found.append(Grant(one, mine))
+        ends = [one.until for one in begun if one.until] + [
+            one.not_before for one in self._asks if not one.begun and one.not_before and one.not_before > now
+        ]
+        self._granted = (now, min(ends, default=None), tuple(found))
+        return self._granted[2]
+
+    def _goes_first(self, one: Ask, other: Ask) -> bool:
+        return one.begun or self._order(one) < self._order(other)
+
+    def _order(self, ask: Ask) -> tuple[datetime, datetime, str]:
+        return self._turns.get(ask.namespace, LONG_AGO), ask.since, ask.uid
+
+    def is_wanted(self, nodes: Iterable[str], uid: str) -> bool:
+        """True if a training other than that of the job `uid` waits for nodes, and could use one of these."""
+        names = frozenset(nodes)
+        others = [one for one in self._asks if one.uid != uid and not one.begun]
+        return any(names & (large_enough(self._cluster, one.shape) - one.closed) for one in others)
+
+
+def large_enough(cluster: ClusterView, shape: Shape) -> frozenset[str]:
+    """The names of the usable nodes that are large enough for a pod of this shape if nothing else is on them."""
+
+    def derive() -> frozenset[str]:
+        wanted = dict(shape.wanted)
+        return frozenset(
+            node.name
+            for node in cluster.nodes.values()
+            if has_labels(node, shape.labels)
+            and not why_unusable(node, shape.tolerations)
+            and not (node.allocatable and too_small(node.allocatable, wanted))
+        )
+
+    return cluster.once(("large enough", shape), derive)
+
+
+# --- asks, from the status and the pods of a job ----------------------------------------------------------------------
+
+
+def is_waiting(attempt: Attempt | None) -> bool:
+    """True if the attempt has several nodes, and does not have all of them yet."""
+    return attempt is not None and attempt.nodes > 1 and attempt.state in WAITING
+
+
+def asks_of(job: TrainingJob | None, pods: Iterable[PodView], config: OperatorConfig) -> tuple[Ask, ...]:
+    """What the attempts of a job lack; `pods` may contain pods of an earlier job with its name."""
+    if job is None or job.metadata.deletion_timestamp is not None:
+        return ()
+    waiting = [one for one in (job.status.current, job.status.successor) if one is not None and is_waiting(one)]
+    if not waiting:
+        return ()
+    mine = [pod for pod in pods if pod.job_uid == job.metadata.uid]
+    return tuple(found for one in waiting if (found := ask_of(job, one, mine, config)).lacks)
+
+
+def ask_of(job: TrainingJob, attempt: Attempt, pods: Iterable[PodView], config: OperatorConfig) -> Ask:
+    """What one attempt lacks; `pods` are those of its job."""
+    alive = [pod for pod in pods if not pod.ended]
+    placed = {rank for rank, pod in pods_by_rank(alive, attempt).items() if pod.node}
+    begun = attempt.state is AttemptState.ACQUIRING
+    created = attempt.created_at or attempt.raised_at
+    return Ask(
+        namespace=job.metadata.namespace or "",
+        job=job.metadata.name,
+        uid=job.metadata.uid,
+        since=attempt.waits_since or attempt.raised_at,
+        shape=Shape.of(job.spec.trainer, attempt.tier),
+        lacks=sum(rank not in placed for rank in fresh_ranks(attempt)),
+        closed=frozenset((*attempt.avoid_nodes, *(pod.node for pod in alive if pod.node))),
+        begun=begun,
+        not_before=attempt.retry_at,
+        until=created + part_limit(attempt, config) if begun else None,
+    )
+
+
+def part_limit(attempt: Attempt, config: OperatorConfig) -> timedelta:
+    """How long free nodes are left to an attempt whose pods exist.
+
+    The scheduler needs seconds. An attempt that took over pods is waited for longer, since their programs start warm.
+    """
+    if not inherited(attempt):
+        return config.placing_timeout
+    return min(attempt.tier.acquire_timeout or config.unmatched_acquire_timeout, config.unmatched_acquire_timeout)

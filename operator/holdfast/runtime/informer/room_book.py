@@ -1,0 +1,87 @@
+"""The room of the cluster, kept up to date: what pods hold on each node, and which trainings wait for nodes."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from holdfast.api.objects import TrainingJob
+from holdfast.core.observe.config import OperatorConfig
+from holdfast.core.observe.nodes import ClusterView
+from holdfast.core.observe.pods import PodView, Requests
+from holdfast.core.observe.room import Ask, Room, asks_of, is_waiting
+
+Name = tuple[str, str]  # namespace and name of a job
+Read = Callable[[Name], tuple[TrainingJob | None, Iterable[PodView]]]
+
+
+class RoomBook:
+    """Makes a new Room only after something has changed. A cluster without trainings on several nodes costs little."""
+
+    def __init__(self, read: Read, config: OperatorConfig) -> None:
+        self._read = read
+        self._config = config
+        self._held: dict[str, dict[str, Requests]] = defaultdict(dict)  # node -> pod UID -> what it asks for
+        self._asks: dict[Name, tuple[Ask, ...]] = {}  # of the jobs that wait for nodes
+        self._changed: set[Name] = set()  # jobs whose asks are to be read again
+        self._turns: dict[str, datetime] = {}  # namespace -> when a training of it last began
+        self._room: Room | None = None
+
+    def note_job(self, key: Name, job: TrainingJob | None) -> bool:
+        """Note the newest version of a job, or None if it is gone; True if others may have room now."""
+        attempts = (job.status.current, job.status.successor) if job else ()
+        waits = any(is_waiting(one) for one in attempts)
+        for one in attempts:
+            if one is not None and one.nodes > 1 and one.created_at is not None:
+                self._turns[key[0]] = max(self._turns.get(key[0], one.created_at), one.created_at)
+        if not waits and key not in self._asks and key not in self._changed:
+            return False
+        self._changed.add(key)
+        self._room = None
+        return True
+
+    def note_pod(self, key: Name, before: PodView | None, after: PodView | None) -> bool:
+        """Note that a pod of the job has changed; True if a node has more room than before."""
+        was, now = _place(before), _place(after)
+        if key in self._asks:
+            self._changed.add(key)
+            self._room = None
+        if was == now:
+            return False
+        if before is not None and was is not None:
+            self._held[was].pop(before.uid, None)
+            if not self._held[was]:
+                del self._held[was]
+        if after is not None and now is not None:
+            self._held[now][after.uid] = after.requests
+        self._room = None
+        return was is not None
+
+    def note_nodes(self) -> None:
+        """Note that the nodes have changed."""
+        self._room = None
+
+    def room(self, cluster: ClusterView) -> Room:
+        """The room as it is now."""
+        if self._room is None:
+            for key in self._changed:
+                job, pods = self._read(key)
+                if found := asks_of(job, pods, self._config):
+                    self._asks[key] = found
+                else:
+                    self._asks.pop(key, None)
+            self._changed.clear()
+            asks = (ask for asks in self._asks.values() for ask in asks)
+            self._room = Room(cluster, self._held, asks, self._turns)
+        return self._room
+
+    def may_begin(self, cluster: ClusterView, now: datetime) -> set[Name]:
+        """The jobs that wait for nodes, and have room now."""
+        if not (self._asks or self._changed):
+            return set()
+        granted = self.room(cluster).granted(now)
+        return {(one.ask.namespace, one.ask.job) for one in granted if not one.ask.begun}
+
+
+def _place(pod: PodView | None) -> str | None:
+    """The node on which the pod holds room."""
+    return pod.node if pod is not None and not pod.ended else None

@@ -1,0 +1,397 @@
+"""A training on several nodes has all of its nodes, or none: it begins when they are free, and never keeps a part."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.support.decisions.gang_world import GangWorld
+from tests.support.decisions.liveness import check_alive
+from tests.support.decisions.snapshots import TIERS, node
+
+from holdfast.api.attempt import AttemptState
+from holdfast.api.status import Phase
+
+SHORT = {**TIERS[0], "acquireTimeout": "60s"}
+FIXED = {**SHORT, "observation": "Free"}  # all nodes that there are
+GROWING = {**SHORT, "observation": "Billed"}  # an autoscaler may bring more
+ONLY = {"capacity": {"tiers": [FIXED]}}
+TWO = {"capacity": {"tiers": [FIXED, {**TIERS[1], "acquireTimeout": "60s", "observation": "Free"}]}}
+
+
+def act(*worlds: GangWorld) -> None:
+    """The operator decides for each training, and everybody acts, until nothing changes."""
+    for _ in range(60):
+        before = [(one.job.status, dict(one.pods)) for one in worlds]
+        for one in worlds:
+            given = one.snapshot()
+            check_alive(given, one.decide())
+            one.schedule()
+            one.kubelets()
+            one.launch()
+        if before == [(one.job.status, dict(one.pods)) for one in worlds]:
+            return
+    raise AssertionError([one.last.trace for one in worlds if one.last])
+
+
+def holds(world: GangWorld) -> int:
+    """How many nodes the pods of the training have."""
+    return sum(pod.node is not None and not pod.ended for pod in world.pods.values())
+
+
+def cluster(nodes: int, size: int = 3, spec: dict = ONLY, **more: object) -> GangWorld:
+    """A training in a cluster with so many nodes."""
+    world = GangWorld(size=size, spec=spec, **more)
+    world.free[:] = [f"n{number}" for number in range(1, nodes + 1)]
+    world.nodes.clear()
+    world.nodes.update({name: node(name) for name in world.free})
+    return world
+
+
+def use(world: GangWorld, name: str, by: GangWorld | None = None) -> None:
+    """Somebody else's pods fill a node of which the operator knows nothing."""
+    (by or world).free.remove(name)
+
+
+# --- room for all -----------------------------------------------------------------------------------------------------
+
+
+def test_no_pod_is_made_before_all_nodes_are_free():
+    world = cluster(2)
+    world.settle()
+    assert world.created == []
+    assert world.status.reason == "WaitingForNodes"
+    assert world.status.decision.message == "waits until 3 nodes of tier spot are free: 2 are"
+    world.nodes["n3"] = node("n3")
+    world.free.append("n3")
+    world.settle()
+    assert world.status.phase is Phase.RUNNING
+
+
+def test_with_room_for_one_the_other_one_begins_when_that_one_is_complete():
+    first = cluster(4)
+    second = GangWorld(size=3, spec=ONLY, name="llm", beside=first)
+    act(first, second)
+    assert first.status.phase is Phase.RUNNING
+    assert second.created == []
+    first.complete()
+    act(first, second)
+    assert second.status.phase is Phase.RUNNING
+    assert second.status.history == (), "nothing was tried in vain"
+
+
+def test_with_room_for_all_nobody_waits():
+    first = cluster(6)
+    second = GangWorld(size=3, spec=ONLY, name="llm", beside=first)
+    act(first, second)
+    assert first.created == [f"vit-1-{rank}" for rank in range(3)]
+    assert second.created == [f"llm-1-{rank}" for rank in range(3)]
+    assert second.status.phase is Phase.RUNNING
+
+
+def test_nobody_waits_for_a_training_that_cannot_have_all_its_nodes():
+    """Breaks if one wrong selector, or one tenant, keeps free nodes from all others."""
+    large = cluster(4, size=9, namespace="other")
+    small = GangWorld(size=3, spec=ONLY, name="llm", beside=large)
+    act(large, small)
+    assert small.status.phase is Phase.RUNNING
+    assert holds(large) == 0
+    assert large.created == []
+
+
+def test_nodes_that_another_training_is_about_to_get_are_left_to_it():
+    first = cluster(4)
+    second = GangWorld(size=3, spec=ONLY, name="llm", namespace="other", beside=first)
+    first.decide()
+    second.decide()
+    assert len(first.created) == 3
+    assert second.created == []
+    # The name of a tenant's job is not shown to another tenant.
+    assert second.status.decision.message == (
+        "waits until 3 nodes of tier spot are free: 1 are; others go first on nodes that are free"
+    )
+    assert all("vit" not in event.message for event in second.last.events)
+
+
+def test_of_two_namespaces_the_one_goes_first_that_has_waited_longer_for_a_turn():
+    """Breaks if a tenant with many trainings keeps one of another tenant from its nodes."""
+    first = cluster(3, namespace="many")
+    others = [GangWorld(size=3, spec=ONLY, name=f"a{number}", namespace="many", beside=first) for number in range(3)]
+    late = GangWorld(size=3, spec=ONLY, name="late", namespace="few", beside=first)
+    act(first, *others)
+    first.now += timedelta(seconds=5)
+    act(late)
+    first.complete()
+    act(first, *others, late)
+    assert late.status.phase is Phase.RUNNING
+
+
+def test_a_training_on_one_node_never_waits():
+    first = cluster(2)
+    first.settle()
+    single = GangWorld(size=1, spec=ONLY, name="bert", beside=first)
+    single.decide()
+    assert single.created == ["bert-1-0"]
+    assert single.last.trace == ("first pod",)
+
+
+def test_waiting_for_room_counts_as_waiting_for_the_tier():
+    world = cluster(2, spec=TWO)
+    world.nodes |= {f"d{number}": node(f"d{number}", labels={"tier": "dedicated"}) for number in range(3)}
+    world.free += ["d0", "d1", "d2"]
+    world.settle()
+    assert world.status.current.tier.name == "spot"
+    world.pass_time(61)
+    assert world.status.current.tier.name == "dedicated"
+    assert world.status.phase is Phase.RUNNING
+    assert world.created == [f"vit-2-{rank}" for rank in range(3)]
+
+
+def test_where_an_autoscaler_may_bring_nodes_pods_are_made_at_once():
+    """Breaks if an autoscaler never sees a pod that waits, and so brings no node."""
+    world = cluster(0, spec={"capacity": {"tiers": [GROWING]}})
+    world.settle()
+    assert len(world.created) == 3
+    world.pass_time(600)
+    assert world.deleted == [], "no part is held, so nothing is to give back"
+
+
+# --- a part that does not become whole --------------------------------------------------------------------------------
+
+
+def test_a_node_that_others_fill_costs_seconds():
+    """The operator does not know what others run. It gives back what it got, whatever the acquireTimeout."""
+    world = cluster(3, spec={"capacity": {"tiers": [{**FIXED, "acquireTimeout": "7d"}]}})
+    use(world, "n3")
+    world.settle()
+    assert holds(world) == 2
+    world.pass_time(21)
+    assert holds(world) == 0
+    current = world.status.current
+    assert current.state is AttemptState.INTENDED
+    assert timedelta(seconds=5) <= current.retry_at - world.now <= timedelta(seconds=10)
+    assert world.status.decision.message == "tier spot gave 2 of 3 nodes, and not the rest: all are given back"
+    assert world.status.history == (), "nothing has ended"
+    first = current.retry_at - world.now
+    world.pass_time(10)
+    assert holds(world) == 2
+    world.pass_time(21)
+    assert world.status.current.retry_at - world.now > first, "longer each time"
+
+
+def test_nodes_that_are_given_back_are_paid_for():
+    """Breaks if a training that gives back again and again looks free."""
+    world = cluster(3)
+    use(world, "n3")
+    world.settle()
+    world.now += timedelta(seconds=45)
+    world.decide()
+    assert world.status.current.held_for == timedelta(seconds=90)
+    assert float(world.status.ledger.spent) == pytest.approx(90 / 3600 * 1.02, abs=1e-4)
+
+
+def test_the_pause_is_not_the_same_for_two_trainings_and_always_the_same_for_one():
+    found = []
+    for name in ("vit", "llm", "vit"):
+        world = cluster(3, name=name)
+        use(world, "n3")
+        world.settle()
+        world.pass_time(21)
+        found.append(world.status.current.retry_at - world.now)
+    assert found[0] != found[1]
+    assert found[0] == found[2]
+
+
+def test_a_part_that_an_autoscaler_does_not_complete_is_given_back():
+    world = cluster(2, spec={"capacity": {"tiers": [GROWING]}})
+    world.settle()
+    world.pass_time(30)
+    assert holds(world) == 2, "a node takes minutes to come"
+    world.pass_time(31)
+    assert holds(world) == 0
+
+
+def test_no_tenant_keeps_a_part_for_longer_than_the_operator_allows():
+    """Breaks if `acquireTimeout: 7d` keeps nodes for a week."""
+    world = cluster(2, spec={"capacity": {"tiers": [{**GROWING, "acquireTimeout": "7d"}]}})
+    world.settle()
+    world.pass_time(15 * 60 + 1)
+    assert holds(world) == 0
+
+
+def test_a_quota_that_allows_some_pods_keeps_no_node():
+    world = cluster(4, size=4)
+    world.refuse_after = 1
+    world.settle()
+    assert holds(world) == 1
+    world.pass_time(21)
+    assert holds(world) == 0
+
+
+def test_pods_without_any_node_wait_on_the_only_tier():
+    world = cluster(0, spec={"capacity": {"tiers": [GROWING]}})
+    world.settle()
+    world.pass_time(600)
+    assert world.deleted == []
+    assert world.status.current.state is AttemptState.ACQUIRING
+
+
+def test_both_of_two_that_hold_a_part_let_go_and_one_gets_all():
+    spec = {"capacity": {"tiers": [GROWING]}}
+    first = cluster(0, spec=spec)
+    second = GangWorld(size=3, spec=spec, name="llm", beside=first)
+    act(first, second)
+    first.free[:] = [f"n{number}" for number in range(1, 5)]  # what the autoscaler brings, and no more
+    first.nodes.update({name: node(name) for name in first.free})
+    first.schedule(2)
+    second.schedule(2)
+    assert (holds(first), holds(second)) == (2, 2)
+    for _ in range(20):
+        first.now += timedelta(seconds=10)
+        act(first, second)
+        running = [one for one in (first, second) if one.status.phase is Phase.RUNNING]
+        if running:
+            break
+    assert len(running) == 1
+
+
+def test_where_enough_nodes_are_free_a_training_waits_for_those_that_take_them_now():
+    spec = {"capacity": {"tiers": [GROWING]}}
+    first = cluster(4, spec=spec)
+    second = GangWorld(size=3, spec=spec, name="llm", beside=first)
+    first.decide()
+    second.decide()
+    assert second.created == []
+    act(first, second)
+    second.now += timedelta(seconds=41)
+    act(first, second)
+    assert first.status.phase is Phase.RUNNING
+    assert len(second.created) == 3, "an autoscaler sees its pods now"
+
+
+# --- one that lost a node ---------------------------------------------------------------------------------------------
+
+
+def lost_one(nodes: int = 3) -> GangWorld:
+    """A training that lost one of its nodes, in a cluster that has no other one; the others wait with their memory."""
+    world = cluster(nodes)
+    world.settle()
+    world.train()
+    world.remove(world.node_of(2))
+    world.settle()
+    return world
+
+
+def test_a_lost_node_is_replaced_before_others_start():
+    world = lost_one()
+    other = GangWorld(size=1 + 1, spec=ONLY, name="llm", beside=world)
+    for name in ("n8", "n9"):
+        world.nodes[name] = node(name)
+    world.free += ["n8", "n9"]
+    other.decide()
+    assert other.created == [], "one of the two is left to the training that lost a node"
+    act(world, other)
+    assert world.status.phase is Phase.RUNNING
+    assert world.status.current.number == 2
+
+
+def test_survivors_are_kept_on_the_only_tier_unless_others_wait():
+    world = lost_one()
+    world.pass_time(200)
+    assert not {"vit-1-0", "vit-1-1"} & set(world.deleted), "two pods wait with their memory for the third"
+    other = GangWorld(size=2, spec=ONLY, name="llm", beside=world)
+    act(other)
+    world.now += timedelta(seconds=1)
+    act(world)
+    assert {"vit-1-0", "vit-1-1", "vit-2-2"} <= set(world.deleted)
+    act(other)
+    assert other.status.phase is Phase.RUNNING
+
+
+# --- a successor ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["Ordered", "Cheapest"])
+@pytest.mark.parametrize("observation", ["Free", "Billed"])
+def test_a_part_of_a_better_tier_is_not_paid_for_without_end(policy, observation):
+    """A training does not hold some nodes of a better tier that never has the rest."""
+    tiers = [{**SHORT, "observation": observation}, {**TIERS[1], "acquireTimeout": "60s"}]
+    world = GangWorld(size=3, spec={"capacity": {"tiers": tiers, "policy": policy, "returnPolicy": "Eager"}})
+    world.free[:] = ["d1", "d2", "d3"]
+    world.nodes.clear()
+    for name in world.free:
+        world.nodes[name] = node(name, labels={"tier": "dedicated"})
+    world.settle()
+    world.pass_time(61)
+    assert world.status.current.tier.name == "dedicated"
+    world.train()
+    world.nodes |= {"n1": node("n1"), "n2": node("n2")}
+    world.free += ["n1", "n2"]
+    held = []
+    for _ in range(120):
+        world.pass_time(30)
+        world.train()
+        held.append(sum((pod.node or "").startswith("n") for pod in world.pods.values()))
+    assert world.status.phase is Phase.RUNNING
+    assert world.status.current.tier.name == "dedicated"
+    if observation == "Free":
+        assert not any(held), "two of three nodes are of no use"
+    else:
+        assert sum(map(bool, held)) <= 12, "an autoscaler may bring the third, and is asked less and less often"
+
+
+# --- a training that is too large -------------------------------------------------------------------------------------
+
+
+def test_a_training_larger_than_its_tiers_costs_nothing_and_says_so():
+    world = cluster(4, size=9)
+    for _ in range(20):
+        world.pass_time(60)
+    assert world.created == []
+    found = next(one for one in world.status.conditions if one.type == "NeverFits")
+    assert (found.status, found.reason) == ("True", "TooFewNodes")
+    assert found.message.startswith(
+        "spec.trainer.nodes is 9, and no tier has so many nodes that its pods can use: spot has 4."
+    )
+    for number in range(5, 10):
+        world.nodes[f"n{number}"] = node(f"n{number}")
+        world.free.append(f"n{number}")
+    world.settle()
+    assert world.status.phase is Phase.RUNNING
+    found = next(one for one in world.status.conditions if one.type == "NeverFits")
+    assert found.status == "False"
+
+
+def test_a_tier_that_an_autoscaler_grows_may_fit():
+    world = cluster(4, size=9, spec={"capacity": {"tiers": [GROWING]}})
+    world.settle()
+    assert not any(one.type == "NeverFits" for one in world.status.conditions)
+
+
+def test_a_deadline_is_not_promised_on_a_tier_that_cannot_hold_the_training():
+    tiers = [{**FIXED, "pricePerNodeHour": "1"},
+             {**TIERS[1], "observation": "Free", "pricePerNodeHour": "3"}]  # fmt: skip
+    spec = {
+        "capacity": {"tiers": tiers, "policy": "Deadline", "deadline": "2026-12-01T00:00:00Z"},
+        "goal": {"steps": 1000},
+    }
+    world = cluster(4, size=4, spec=spec)
+    world.nodes["d1"] = node("d1", labels={"tier": "dedicated"})
+    world.free.append("d1")
+    world.settle()
+    world.train(200)
+    world.pass_time(120)
+    world.train(200)
+    found = {one.type: one for one in world.status.conditions}
+    assert "even without Spot" not in (found["DeadlineAtRisk"].message if "DeadlineAtRisk" in found else "")
+    assert world.status.current.tier.name == "spot"
+
+
+@pytest.mark.parametrize("change", [{"unschedulable": True}, {"ready": False}])
+def test_a_node_that_takes_no_pods_now_is_not_free(change):
+    world = cluster(3)
+    world.nodes["n3"] = replace(world.nodes["n3"], **change)
+    world.settle()
+    assert world.created == []
+    world.nodes["n3"] = node("n3")
+    world.settle()
+    assert len(world.created) == 3

@@ -1,0 +1,141 @@
+"""Which nodes are free for trainings on several nodes, and which training may take them."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.decisions.snapshots import NOW, TIERS, job, node
+
+from holdfast.api.profile import ProfileTier
+from holdfast.core.observe.nodes import ClusterView, NodeView, Taint
+from holdfast.core.observe.room import Ask, Room, Shape
+
+TRAINER = job().spec.trainer
+SPOT = Shape.of(TRAINER, ProfileTier(**TIERS[0]))
+SOON = NOW + timedelta(seconds=20)
+OFFERS = {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "8"}
+WHOLE = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "8"}
+
+
+def cluster(*names: str, **changes: object) -> ClusterView:
+    return ClusterView([replace(node(name), **changes) for name in names])
+
+
+def ask(name: str, lacks: int, **changes: object) -> Ask:
+    """What a job of a namespace with the same name lacks."""
+    return Ask(
+        **{"namespace": name, "job": name, "uid": f"u-{name}", "since": NOW, "shape": SPOT, "lacks": lacks, **changes}
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "is_free"),
+    [
+        ({}, True),
+        ({"labels": {"tier": "cpu"}}, False),
+        ({"unschedulable": True}, False),
+        ({"ready": False}, False),
+        ({"taints": (Taint("team", "a", "NoSchedule"),)}, False),
+        ({"taints": (Taint("team", "a", "PreferNoSchedule"),)}, True),
+        ({"allocatable": {**OFFERS, "memory": "1Mi"}}, False),
+        ({"allocatable": OFFERS}, True),
+    ],
+)
+def test_a_node_is_free_if_a_pod_may_use_it(change, is_free):
+    assert ("n1" in Room(cluster("n1", **change)).free(SPOT)) is is_free
+
+
+@pytest.mark.parametrize(
+    ("offered", "held", "is_free"),
+    [
+        (OFFERS, {}, True),
+        (OFFERS, {"u1": WHOLE}, False),
+        (OFFERS, {"u1": {"cpu": "500m", "memory": "1Gi"}}, True),
+        ({}, {"u1": {"cpu": "500m"}}, False),
+        ({}, {}, True),
+    ],
+)
+def test_what_the_operators_pods_hold_is_not_free(offered, held, is_free):
+    shape = Shape(SPOT.labels, (), frozenset({"cpu": "2", "nvidia.com/gpu": "1"}.items()))
+    room = Room(cluster("n1", allocatable=offered), {"n1": held})
+    assert ("n1" in room.free(shape)) is is_free
+
+
+def granted(room: Room, now=NOW) -> list[str]:
+    return [one.ask.job for one in room.granted(now)]
+
+
+def test_an_ask_that_cannot_be_met_is_passed_over():
+    room = Room(cluster("n1", "n2"), asks=[ask("large", 3), ask("small", 2, since=NOW + timedelta(seconds=1))])
+    assert granted(room) == ["small"]
+
+
+def test_the_namespace_goes_first_that_has_waited_longer_for_a_turn():
+    asks = [ask("a", 2), ask("b", 2, since=NOW + timedelta(seconds=5))]
+    assert granted(Room(cluster("n1", "n2"), asks=asks)) == ["a"]
+    assert granted(Room(cluster("n1", "n2"), asks=asks, turns={"a": NOW})) == ["b"]
+
+
+def test_one_that_pauses_keeps_no_node_from_others():
+    asks = [ask("a", 2, not_before=SOON), ask("b", 2, since=NOW + timedelta(seconds=5))]
+    room = Room(cluster("n1", "n2"), asks=asks)
+    assert granted(room) == ["b"]
+    assert granted(room, SOON) == ["a"], "the answer is not kept for longer than it holds"
+
+
+def test_one_that_has_begun_has_its_nodes_left_to_it_for_a_while():
+    asks = [ask("a", 2, begun=True, until=SOON, since=NOW + timedelta(hours=1)), ask("b", 1)]
+    room = Room(cluster("n1", "n2"), asks=asks)
+    assert room.left_for(asks[1], NOW) == 0
+    assert granted(room, SOON) == ["b"]
+
+
+def test_nodes_that_the_other_one_cannot_use_are_free():
+    asks = [ask("a", 2, begun=True, until=SOON, closed=frozenset({"n2", "n3"})), ask("b", 2)]
+    room = Room(cluster("n1", "n2", "n3"), asks=asks)
+    assert room.left_for(asks[1], NOW) == 2
+
+
+@pytest.mark.parametrize(("closed", "wanted"), [((), True), (("n1",), False)])
+def test_who_holds_a_part_learns_that_others_wait_for_it(closed, wanted):
+    room = Room(cluster("n1"), {"n1": {"u1": WHOLE}}, [ask("a", 1, closed=frozenset(closed))])
+    assert room.is_wanted(["n1"], "u-b") is wanted
+    assert room.is_wanted(["n1"], "u-a") is False, "its own job"
+
+
+NAMES = [f"n{number}" for number in range(6)]
+
+
+@given(st.data())
+def test_all_that_may_begin_have_room_together_however_the_scheduler_chooses(data):
+    """Whatever the order and the choices: no training that may begin gets only a part."""
+    subset = st.frozensets(st.sampled_from(NAMES))
+    asks = []
+    for number in range(data.draw(st.integers(1, 5))):
+        begun = data.draw(st.booleans())
+        closed = data.draw(subset)
+        lacks = data.draw(st.integers(1, max(len(NAMES) - len(closed), 1) if begun else len(NAMES)))
+        asks.append(ask(f"a{number}", lacks, closed=closed, begun=begun, until=SOON if begun else None))
+    room = Room(ClusterView([node(name) for name in NAMES]), asks=asks)
+    free = set(NAMES)
+    found = room.granted(NOW)
+    # Those that have begun may be short, since others filled nodes meanwhile: they take what they get first.
+    for one in found:
+        usable = sorted(one.nodes & free)
+        taken = data.draw(st.permutations(usable))[: one.ask.lacks]
+        if not one.ask.begun:
+            assert len(taken) == one.ask.lacks
+        free -= set(taken)
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3)), min_size=1, max_size=6), st.integers(0, 6))
+def test_free_nodes_are_not_left_idle_while_a_training_could_use_them(jobs, count):
+    asks = [ask(f"a{number}", lacks, namespace=f"ns{team}") for number, (lacks, team) in enumerate(jobs)]
+    nodes: list[NodeView] = [node(name) for name in NAMES[:count]]
+    room = Room(ClusterView(nodes), asks=asks)
+    found = room.granted(NOW)
+    left = count - sum(one.ask.lacks for one in found)
+    begins = {one.ask.uid for one in found}
+    assert all(one.lacks > left for one in asks if one.uid not in begins)

@@ -1,0 +1,85 @@
+"""Which trainings on several nodes have room, as pods, jobs and nodes change."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tests.support.operator.fake_api_server import raw_job, raw_node, raw_pod
+
+from holdfast.api import names
+from holdfast.runtime.informer.cache import Cache, Key
+
+A, B, C = Key("ns", "a"), Key("ns", "b"), Key("ns", "c")
+TIER = {"name": "cpu", "kind": "CPU"}
+WHEN = "2026-11-21T11:00:00Z"
+
+
+def utc_text() -> str:
+    """Now."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def gang(name: str = "a", version: int = 1, state: str = "Acquiring", **more: Any) -> dict[str, Any]:
+    """A job with three nodes whose first attempt is in this state."""
+    current = {"number": 1, "state": state, "tier": TIER, "raisedAt": WHEN, "nodes": 3, **more}
+    found = raw_job(name, f"u-{name}", version, attempt=1, phase="Acquiring", current=current)
+    found["spec"]["trainer"]["nodes"] = 3
+    return found
+
+
+def waiting(name: str, version: int = 1) -> dict[str, Any]:
+    """A job that waits for room."""
+    return gang(name, version, "Intended", waitsSince=WHEN)
+
+
+def rank(number: int, version: int, *, node: str | None = None, name: str = "a") -> dict[str, Any]:
+    """A pod of the job."""
+    pod = raw_pod(f"{name}-1-{number}", f"p-{name}{number}", version, job=name, job_uid=f"u-{name}", node=node)
+    pod["metadata"]["labels"][names.LABEL_RANK] = str(number)
+    return pod
+
+
+@pytest.fixture
+def cache() -> Cache:
+    """Four nodes, three of them with a pod of job a; job b waits for three."""
+    cache = Cache()
+    for number in range(4):
+        cache.put_node(raw_node(f"n{number}", version=number + 1))
+    cache.put_job(gang(state="Running"))
+    for number in range(3):
+        cache.put_pod(rank(number, 10 + number, node=f"n{number}"))
+    cache.put_job(waiting("b"))
+    return cache
+
+
+def test_a_job_that_waits_is_decided_again_when_it_has_room(cache: Cache) -> None:
+    assert cache.put_pod(rank(0, 20, node="n0")) == set(), "nothing has changed for b"
+    assert cache.drop("pods", rank(0, 21, node="n0")) == {A}, "two nodes are free"
+    assert cache.drop("pods", rank(1, 22, node="n1")) == {A, B}
+
+
+def test_a_pod_that_ended_holds_no_node(cache: Cache) -> None:
+    cache.drop("pods", rank(0, 21, node="n0"))
+    ended = rank(1, 22, node="n1")
+    ended["status"]["phase"] = "Succeeded"
+    assert cache.put_pod(ended) == {A, B}
+
+
+def test_new_nodes_wake_those_that_have_room_then(cache: Cache) -> None:
+    assert cache.put_node(raw_node("n4", version=30)) == set()
+    assert cache.put_node(raw_node("n5", version=31)) == {B}
+
+
+def test_a_job_that_goes_makes_room(cache: Cache) -> None:
+    cache.put_job(gang("c", version=40, createdAt=utc_text(), tier=TIER))
+    cache.put_node(raw_node("n4", version=41))
+    assert cache.put_node(raw_node("n5", version=42)) == {C}, "its three pods are about to get these nodes"
+    assert cache.drop("jobs", gang("c", version=43)) == {C, B}
+
+
+def test_a_job_with_one_node_asks_for_none() -> None:
+    cache = Cache()
+    cache.put_node(raw_node("n1"))
+    single = {"number": 1, "state": "Acquiring", "tier": TIER, "raisedAt": WHEN}
+    assert cache.put_job(raw_job("c", "u-c", attempt=1, current=single)) == {C}
+    assert cache.room().granted(datetime.now(UTC)) == ()
