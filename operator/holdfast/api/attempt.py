@@ -205,6 +205,10 @@ class Attempt(Model):
     held_for: Duration = timedelta(0)
     """Node time of its pods before the last of them got a node, and of pods that were given back, summed. Only with
     several nodes."""
+    holds: Count = 0
+    """How many nodes the pods that it created have, while others of them have none. Only with several nodes."""
+    held_since: Time | None = None
+    """The mean of the times at which these pods got their nodes."""
     world: World | None = None
     """Where its programs meet. Set once every pod is ready; only with several nodes."""
     created_at: Time | None = None

@@ -14,6 +14,7 @@ from holdfast.api.attempt import Recovery
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase, TierTotals, TrainingJobStatus
 from holdfast.core.books.ledger import by_tier, counts_steps
+from holdfast.core.observe.members import paid_nodes
 from holdfast_protocol.figures import ROWS, Row
 
 LABELS = ("job_namespace", "job_name")
@@ -204,9 +205,9 @@ def spend_by_kind(status: TrainingJobStatus) -> Mapping[str, float]:
     """Money per hour for the nodes that the job's attempts have now, by the kind of their tier."""
     found: dict[str, float] = {}
     for one in (status.current, status.successor):
-        if one is not None and one.scheduled_at is not None:
+        if one is not None and (nodes := paid_nodes(one)):
             price = one.tier.price_per_node_hour or 0
-            found[one.tier.kind] = found.get(one.tier.kind, 0.0) + float(price) * one.nodes
+            found[one.tier.kind] = found.get(one.tier.kind, 0.0) + float(price) * nodes
     return found
 
 

@@ -34,6 +34,7 @@ _ATTEMPT = _Times(
         "scheduled_at",
         "started_at",
         "inherited_at",
+        "held_since",
         "waits_since",
         "priced_at",
         "progress_at",

@@ -12,7 +12,7 @@ from holdfast.core.books import ledger
 from holdfast.core.capacity.budget import BudgetForecast, forecast
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft, Role
-from holdfast.core.observe.members import fresh_ranks
+from holdfast.core.observe.members import paid_nodes
 from holdfast.core.turn import take_turn
 
 PauseReason = Literal[EndReason.SUSPENDED, EndReason.BUDGET_EXCEEDED]
@@ -53,8 +53,8 @@ def _forecast(draft: Draft) -> BudgetForecast | None:
     if answer is None or spec.capacity.budget is None or (seen := placement.view_of(answer, tier.name)) is None:
         return None
     beside = Decimal(0)
-    if successor and successor.scheduled_at and (price := successor.tier.price_per_node_hour):
-        beside = price * len(fresh_ranks(successor))
+    if successor and (price := successor.tier.price_per_node_hour):
+        beside = price * paid_nodes(successor)
     # After the last decision the pod gets its whole grace period, and its end is seen a moment later.
     leaving = spec.checkpoint.grace_period + config.end_margin + config.assumed.decision_gap
     return forecast(

@@ -51,12 +51,13 @@ def charge(attempt: Attempt, scheduled_at: datetime | None, until: datetime) -> 
 
 
 def _had_nodes(attempt: Attempt, scheduled_at: datetime | None) -> bool:
-    return scheduled_at is not None or attempt.inherited_at is not None or bool(attempt.held_for)
+    return scheduled_at is not None or attempt.inherited_at is not None or bool(attempt.held_for) or attempt.holds > 0
 
 
 def hold(attempt: Attempt, used: timedelta) -> Attempt:
-    """The attempt with more node time from before the last of its pods got a node."""
-    price, changes = attempt.tier.price_per_node_hour, {"held_for": attempt.held_for + used}
+    """The attempt with more node time from before the last of its pods got a node: all that its pods had so far."""
+    price = attempt.tier.price_per_node_hour
+    changes: dict[str, object] = {"held_for": attempt.held_for + used, "holds": 0, "held_since": None}
     if attempt.priced_at is None or price is None:  # the time is charged with all other time
         return attempt.model_copy(update=changes)
     return attempt.model_copy(update={**changes, "charged": _capped(attempt.charged + price_of(price, used))})
@@ -180,7 +181,7 @@ def by_tier(status: TrainingJobStatus, now: datetime) -> tuple[TierTotals, ...]:
     """
     totals = status.ledger.by_tier
     for attempt in (status.current, status.successor):
-        if attempt and attempt.scheduled_at:
+        if attempt and _had_nodes(attempt, attempt.scheduled_at):
             totals = _add(totals, _running(attempt, now))
     return totals
 

@@ -97,14 +97,32 @@ def node_time(
 ) -> timedelta:
     """The time that an attempt had nodes, summed over its nodes; only the part after `since`, if given.
 
-    Pods of its own count from `scheduled_at`, when the last of them got a node. Pods that it took over count from the
-    moment at which it took them over. What they had before is in `held_for`.
+    Pods of its own count from `scheduled_at`, when the last of them got a node; before that, those of `holds` count.
+    Pods that it took over count from the moment at which it took them over. What they had before is in `held_for`.
     """
     total, kept = attempt.held_for if since is None else timedelta(0), inherited(attempt)
-    for count, begun in ((attempt.nodes - kept, scheduled_at), (kept, attempt.inherited_at)):
+    own = (attempt.nodes - kept, scheduled_at) if scheduled_at else (attempt.holds, attempt.held_since)
+    for count, begun in (own, (kept, attempt.inherited_at)):
         if begun is not None:
             total += count * max(until - max(begun, since or begun), timedelta(0))
     return total
+
+
+def paid_nodes(attempt: Attempt) -> int:
+    """How many nodes the attempt pays for now. Pods that it is to take over are paid for by the attempt before it."""
+    kept = inherited(attempt)
+    own = attempt.nodes - kept if attempt.scheduled_at else attempt.holds
+    return own + (kept if attempt.inherited_at else 0)
+
+
+def holding(attempt: Attempt, pods: Iterable[PodView | None]) -> tuple[int, datetime | None]:
+    """`holds` and `heldSince` of an attempt that has not got all of its nodes; `pods` are those of its members."""
+    mine = [pod for pod in pods if pod and pod.attempt == attempt.number and pod.node and not pod.ended]
+    begun = [max(pod.scheduled_at, attempt.raised_at) for pod in mine if pod.scheduled_at]
+    if not begun:
+        return 0, None
+    first = min(begun)
+    return len(begun), first + sum((at - first for at in begun), timedelta(0)) / len(begun)
 
 
 def held_time(attempt: Attempt, pods: Iterable[PodView | None], until: datetime) -> timedelta:

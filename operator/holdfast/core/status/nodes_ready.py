@@ -5,8 +5,8 @@ from typing import Final
 
 from holdfast.api.attempt import AttemptState
 from holdfast.core.attempt.meeting import is_ready
-from holdfast.core.draft import Draft
-from holdfast.core.observe.members import pods_by_rank
+from holdfast.core.draft import Draft, Role
+from holdfast.core.observe.members import holding, pods_by_rank
 from holdfast.core.observe.situation import Sight, Situation
 
 EVERY: Final = timedelta(seconds=5)  # a count alone is written at most so often
@@ -27,6 +27,10 @@ def show_nodes(draft: Draft, s: Situation) -> None:
         if not draft.is_due(max(since, status.ready_nodes_at + EVERY) if status.ready_nodes_at else since):
             return
     draft.set(ready_nodes=text, ready_nodes_at=draft.now if text else None)
+    for role in Role:
+        if (attempt := draft.attempt(role)) and attempt.nodes > 1 and attempt.scheduled_at is None:
+            holds, begun = holding(attempt, pods_by_rank(draft.snapshot.pods, attempt).values())
+            draft.set(**{role: attempt.model_copy(update={"holds": holds, "held_since": begun})})
 
 
 def _text(draft: Draft, s: Situation) -> str | None:

@@ -8,6 +8,8 @@ from tests.support.decisions.running_gangs import running
 from tests.support.decisions.snapshots import TIERS
 
 from holdfast.api.status import Phase
+from holdfast.core.books.ledger import as_of, by_tier
+from holdfast.serve.collectors import spend_by_kind
 
 
 def test_nodes_that_wait_for_the_last_one_are_paid_for():
@@ -67,3 +69,58 @@ def test_nodes_that_wait_for_the_last_one_use_up_the_budget():
     assert world.status.reason == "BudgetExceeded"
     assert not world.pods
     assert 1 < world.status.ledger.spent <= 2
+
+
+# --- one answer to "which nodes does it pay for now" ------------------------------------------------------------------
+
+
+def living(world: GangWorld) -> int:
+    """How many nodes the training's pods are on."""
+    return len({pod.node for pod in world.pods.values() if pod.node and not pod.ended})
+
+
+def check_money(world: GangWorld) -> None:
+    """The rate is that of the nodes that pods are on, and Prometheus has the same money as status."""
+    assert sum(spend_by_kind(world.status).values()) == pytest.approx(1.02 * living(world))
+    assert spent(world) == pytest.approx(float(as_of(world.status, world.snapshot().grid, world.now).spent), abs=1e-4)
+
+
+def spent(world: GangWorld) -> float:
+    """The money as Prometheus gets it."""
+    return sum(float(one.spent) for one in by_tier(world.status, world.now))
+
+
+def test_while_one_of_several_is_replaced_five_nodes_are_paid_for():
+    world = running()
+    world.notice(world.node_of(2))
+    for _ in range(12):
+        world.decide()
+        if world.status.successor and world.status.successor.scheduled_at:
+            break
+        world.schedule()
+    assert living(world) == 5
+    check_money(world)
+
+
+@pytest.mark.parametrize("held", [1, 2, 3])
+def test_nodes_that_wait_for_the_rest_are_paid_for_everywhere(held):
+    world = GangWorld()
+    world.free = ["n1", "n2", "n3"][:held]
+    world.settle()
+    world.pass_time(20)  # a count alone is not written while an attempt comes up quickly
+    check_money(world)
+    world.pass_time(220)
+    assert living(world) == held
+    assert spent(world) == pytest.approx(held * 240 / 3600 * 1.02, abs=1e-3)
+    check_money(world)
+
+
+def test_nodes_that_come_one_by_one_are_paid_for_from_their_time_on():
+    world = GangWorld()
+    world.free = []
+    world.settle()
+    for number in range(1, 5):
+        world.free.append(f"n{number}")
+        world.pass_time(60)
+        check_money(world)
+    assert spent(world) == pytest.approx((1 + 2 + 3) * 60 / 3600 * 1.02, abs=1e-3)
