@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.support.cluster.local_cluster import apply
+from tests.support.cluster.local_cluster import apply, get
 from tests.support.cluster.training_jobs import Job, Pool, Raw, job_manifest, s3_secret, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
@@ -173,6 +173,8 @@ def test_second_job_on_a_prefix_is_refused_and_the_first_goes_on(
     done = first.wait_phase("Completed", "Failed")
     assert (done["phase"], done["attempt"]) == ("Completed", 1)
     assert "total 7260" in first.logs(1), "120 steps, each exactly once"
+    pod = get(cluster, "pod/job-1-0", namespace)
+    assert "deletionTimestamp" not in pod["metadata"], "it is kept for its log"
 
 
 def test_quota_is_waited_for_with_its_words(

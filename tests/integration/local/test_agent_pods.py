@@ -18,7 +18,7 @@ from tests.support.cluster.agent_pods import (
     until_phase,
     until_waiting,
 )
-from tests.support.cluster.local_cluster import get
+from tests.support.cluster.local_cluster import audit_events, get
 from tests.support.waiting import wait_for
 
 from holdfast_local.cluster import Cluster
@@ -51,6 +51,33 @@ def test_init_containers_run_one_after_the_other_before_the_containers(cluster: 
     assert conditions["Initialized"] == ("True", None)
     assert conditions["Ready"] == ("False", "PodCompleted")
     assert conditions["PodScheduled"][0] == "True"
+
+
+def _reports(cluster: Cluster, namespace: str, name: str) -> list[tuple[str, bool]]:
+    """The phase, and if its container had ended, in each status that was written of a pod."""
+    found = []
+    for event in audit_events(cluster):
+        ref = event.get("objectRef") or {}
+        if event["verb"] == "patch" and (ref.get("namespace"), ref.get("name")) == (namespace, name):
+            written = (event.get("requestObject") or {}).get("status") or {}
+            ends = [one for one in written.get("containerStatuses") or () if "terminated" in one["state"]]
+            found.append((written.get("phase", ""), bool(ends)))
+    return found
+
+
+def test_an_end_is_reported_twice_and_a_deletion_once(cluster: Cluster, namespace: str) -> None:
+    """Breaks if the operator meets phase Running of an ended pod only on real nodes."""
+    run(cluster, namespace, pod("a", container("exit 0")))
+    until_phase(cluster, namespace, "a", "Succeeded")
+    assert [one for one in _reports(cluster, namespace, "a") if one[1]] == [("Running", True), ("Succeeded", True)]
+    body = pod("b", container("trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"))
+    body["metadata"]["finalizers"] = ["holdfast.dev/test"]
+    run(cluster, namespace, body)
+    until_logged(cluster, namespace, "b", "up")
+    cluster.kubectl("delete", "pod", "b", "-n", namespace, "--wait=false")
+    until_phase(cluster, namespace, "b", "Succeeded")
+    cluster.kubectl("patch", "pod", "b", "-n", namespace, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    assert [one for one in _reports(cluster, namespace, "b") if one[1]] == [("Succeeded", True)]
 
 
 def test_a_failed_init_container_fails_the_pod_and_starts_nothing_else(cluster: Cluster, namespace: str) -> None:

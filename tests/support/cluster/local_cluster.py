@@ -14,16 +14,19 @@ from tests.support.guard import guarded_cluster, temporary_folder
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
+from holdfast_local.agent.config import Timings
 from holdfast_local.cluster import Cluster, ClusterConfig, up
 from holdfast_local.errors import LocalError
 from holdfast_local.layout import Layout
+
+TIMINGS = Timings(final_phase=0.2)  # longer than the operator needs to act on the end of the containers
 
 
 @contextmanager
 def running_cluster(**options: Any) -> Iterator[Cluster]:
     """A cluster that is taken down at the end, or when the run is gone. Options are fields of ClusterConfig."""
     with temporary_folder("hf-") as parent, guarded_cluster(parent / "c"):
-        cluster = up(ClusterConfig(root=parent / "c", **options))
+        cluster = up(ClusterConfig(root=parent / "c", **{"timings": TIMINGS, **options}))
         try:
             yield cluster
         finally:

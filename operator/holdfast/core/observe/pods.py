@@ -84,6 +84,7 @@ class PodView:
     init: tuple[ContainerView, ...] = ()
     trainer: ContainerView | None = None
     prepared: bool = False  # its volumes and its network are there
+    others_run: bool = False  # a container that Holdfast did not add has not ended
     protected: bool = False  # it still has the do-not-disrupt annotations
     tier: str = ""  # name of the tier that the pod was made for
     program: str = ""  # digest of the program and storage that the pod was made for; empty if there is none
@@ -158,6 +159,7 @@ class PodView:
             init=tuple(ContainerView.parse(c) for c in status.get("initContainerStatuses") or ()),
             trainer=containers.get(names.TRAINER_CONTAINER),
             prepared=prepared.get("status") == "True",
+            others_run=any(not one.ended for name, one in containers.items() if name != names.TRAINER_CONTAINER),
             protected=names.ANNOTATION_DO_NOT_DISRUPT in annotations,
             tier=labels.get(names.LABEL_TIER, ""),
             program=annotations.get(names.ANNOTATION_PROGRAM, ""),

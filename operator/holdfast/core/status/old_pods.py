@@ -9,7 +9,8 @@ from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import is_live
 from holdfast.core.status.last_logs import may_end_itself
 
-KEPT_FOR_LOGS = 2  # pods, and at least one of each rank
+KEPT_FOR_LOGS = 8  # pods of a job
+NEWEST = 2  # of them in any case, whatever their ranks
 
 
 def tidy_pods(draft: Draft) -> None:
@@ -63,8 +64,18 @@ def _is_leaving(draft: Draft, pod: PodView) -> bool:
 
 
 def _pods_kept_for_logs(draft: Draft) -> frozenset[str]:
-    """The UIDs of the newest pods that ended on a node, and of the newest one of each rank: people read their logs."""
-    ended = [p for p in draft.snapshot.pods if p.phase in ("Succeeded", "Failed") and p.node and p.deleted_at is None]
-    ended.sort(key=lambda pod: pod.attempt)
-    of_each_rank = {pod.rank: pod for pod in ended}
-    return frozenset(pod.uid for pod in (*of_each_rank.values(), *ended[-KEPT_FOR_LOGS:]))
+    """The UIDs of at most KEPT_FOR_LOGS pods that ended on a node: people read their logs.
+
+    First the newest pod of the rank that the last end is about, and of rank 0; then the newest pods; then the newest
+    one of each rank. The phase does not count: a kubelet says that the containers ended about a second before it. A pod
+    in which a container of another maker still runs holds its node, and is not kept.
+    """
+    ended = [p for p in draft.snapshot.pods if p.ended and not p.others_run and p.node and p.deleted_at is None]
+    ended.sort(key=lambda pod: (pod.attempt, -pod.rank))
+    of_rank = {pod.rank: pod for pod in ended}  # the newest
+    ranks = (record.rank for record in reversed(draft.status.history))
+    blamed = next((rank for rank in ranks if rank is not None and rank in of_rank), 0)
+    first = [of_rank[rank] for rank in (blamed, 0) if rank in of_rank]
+    rest = [of_rank[rank] for rank in sorted(of_rank)]
+    kept = dict.fromkeys(pod.uid for pod in (*first, *reversed(ended[-NEWEST:]), *rest))
+    return frozenset(tuple(kept)[:KEPT_FOR_LOGS])

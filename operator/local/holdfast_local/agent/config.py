@@ -107,6 +107,9 @@ class Timings(_Model):
     node_grace: float = Field(default=6.0, gt=0, description="silence after which the controller manager says NotReady")
     node_monitor_period: float = Field(default=1.0, gt=0, description="how often the controller manager looks at nodes")
     not_ready_toleration: int = Field(default=300, ge=0, description="default toleration of not-ready and unreachable")
+    final_phase: float = Field(
+        default=1.0, ge=0, description="from the end of the containers of a pod to its final phase, as on real nodes"
+    )
     restart_backoff: float = Field(
         default=1.0, gt=0, description="first wait before a container is started again; doubles"
     )

@@ -104,6 +104,7 @@ class PodWorker:
                 self._state.terminal = True  # deleted before it was ever started here
             else:
                 await self._live()
+                await self._take_apart()
             self.ended = True
             self._give_address_back()
             self._state.terminal = True
@@ -158,6 +159,15 @@ class PodWorker:
             for task in (ending, renewing):
                 if task is not None:
                     task.cancel()
+
+    async def _take_apart(self) -> None:
+        """Wait between the two reports of an end: the containers have ended, and later nothing of the pod is left.
+
+        Of a pod that had to end, or that never began, a kubelet says both at once.
+        """
+        if self._admitted and not self._told:
+            await self.reporter.flush()
+            await asyncio.sleep(self._host.machine.config.timings.final_phase)
 
     async def _make_sandbox(self) -> bool:
         """Take an address and make the volumes, again until that works; False if the pod is to end before that."""
@@ -235,7 +245,7 @@ class PodWorker:
     def tell(self) -> None:
         """SIGTERM to PID 1 of every container, once; nothing is started from here on."""
         if not self._told:
-            self._told = True
+            self._told = self._state.stopped = True
             self._sandbox.stopping.set()
             for container in (*self.init, *self.containers):
                 if container.process is not None:

@@ -69,11 +69,18 @@ class PodState:
     host_ip: str = ""
     started_at: datetime | None = None
     sandbox: bool = False  # volumes and network are there
+    stopped: bool = False  # its node ends it
     terminal: bool = False  # nothing of it will run again
     lost: bool = False  # its containers ended unseen
     reason: str = ""
     message: str = ""
     transitions: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def over(self) -> bool:
+        """Whether its end is reported: where its node ends it, with the end of its containers, otherwise later."""
+        ended = [isinstance(one.state, Terminated) for one in self.containers]
+        return self.terminal or (self.stopped and bool(ended) and all(ended))
 
 
 def timestamp(when: datetime) -> str:
@@ -102,26 +109,30 @@ def initialized(pod: PodState) -> bool:
 
 
 def phase(pod: PodState) -> str:
-    """The phase, by the kubelet's rules."""
-    policy = pod.pod["spec"].get("restartPolicy", "Always")
-    if (pod.reason or pod.lost) and pod.terminal:
+    """The phase. A kubelet gives the final one only when it has seen that nothing of the pod can run any more."""
+    if pod.over:
+        return _outcome(pod) or "Failed"  # it had to end before all of it had started
+    if not initialized(pod):
+        return "Pending"
+    begun = any(isinstance(one.state, Terminated) or one.last is not None for one in pod.containers)
+    return "Running" if begun or not any(isinstance(one.state, Waiting) for one in pod.containers) else "Pending"
+
+
+def _outcome(pod: PodState) -> str | None:
+    """The final phase that the pod has, or will have; None if a container of it is still to run."""
+    if (pod.reason or pod.lost) and pod.over:
         return "Failed"
+    policy = pod.pod["spec"].get("restartPolicy", "Always")
     if not initialized(pod):
         failed = any(isinstance(one.state, Terminated) and one.state.exit_code != 0 for one in pod.init)
-        return "Failed" if pod.terminal or (failed and policy == "Never") else "Pending"
-    states = [one.state for one in pod.containers]
-    ended = [state for state in states if isinstance(state, Terminated)]
-    if len(ended) == len(states):
-        good = all(state.exit_code == 0 for state in ended)
-        if pod.terminal or policy == "Never":
-            return "Succeeded" if good else "Failed"
-        return "Succeeded" if good and policy == "OnFailure" else "Running"
-    if pod.terminal:
-        return "Failed"  # it had to end before all of it had started
-    if any(isinstance(state, Waiting) for state in states):
-        restarted = any(one.last is not None for one in pod.containers)
-        return "Running" if ended or restarted else "Pending"
-    return "Running"
+        return "Failed" if pod.over or (failed and policy == "Never") else None
+    ended = [one.state for one in pod.containers if isinstance(one.state, Terminated)]
+    if len(ended) < len(pod.containers):
+        return None
+    good = all(state.exit_code == 0 for state in ended)
+    if pod.over or policy == "Never":
+        return "Succeeded" if good else "Failed"
+    return "Succeeded" if good and policy == "OnFailure" else None
 
 
 def build(pod: PodState, now: datetime) -> Object:
@@ -130,7 +141,7 @@ def build(pod: PodState, now: datetime) -> Object:
     if pod.started_at is not None:
         status["startTime"] = timestamp(pod.started_at)
     for key, value in (("reason", pod.reason), ("message", pod.message)):
-        if value:
+        if value and pod.over:
             status[key] = value
     if pod.host_ip:
         status |= {"hostIP": pod.host_ip, "hostIPs": [{"ip": pod.host_ip}]}
@@ -143,9 +154,9 @@ def build(pod: PodState, now: datetime) -> Object:
 
 
 def _conditions(pod: PodState, now: datetime) -> list[Object]:
-    now_in = phase(pod)
-    done, over = now_in == "Succeeded", now_in in ("Succeeded", "Failed")
-    ready = all(one.ready for one in pod.containers) and not pod.terminal
+    outcome = _outcome(pod)
+    done, over = outcome == "Succeeded", phase(pod) in ("Succeeded", "Failed")
+    ready = all(one.ready for one in pod.containers) and not pod.over
     unready = ", ".join(one.name for one in pod.containers if not one.ready)
     why = "" if ready else "PodCompleted" if done else "ContainersNotReady"
     words = "" if ready or done else f"containers with unready status: [{unready}]"
@@ -155,8 +166,8 @@ def _conditions(pod: PodState, now: datetime) -> list[Object]:
         ("PodReadyToStartContainers", pod.sandbox and not over, "", ""),
         ("Initialized", started, "" if started else "ContainersNotInitialized",
          "" if started else f"containers with incomplete status: [{undone}]"),
-        ("Ready", ready, "PodFailed" if now_in == "Failed" else why, words),
-        ("ContainersReady", ready, "PodFailed" if now_in == "Failed" else why, words),
+        ("Ready", ready, "PodFailed" if outcome == "Failed" else why, words),
+        ("ContainersReady", ready, "PodFailed" if outcome == "Failed" else why, words),
     ]  # fmt: skip
     result = []
     for kind, value, reason, message in rows:

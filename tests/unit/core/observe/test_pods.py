@@ -130,3 +130,13 @@ def test_containers():
     assert (ended.ended, ended.exit_code, ended.reason, ended.running) == (True, 137, "OOMKilled", False)
     never = {"exitCode": 128, "reason": "StartError", "startedAt": "1970-01-01T00:00:00Z"}
     assert ContainerView.parse(state("trainer", terminated=never)).started_at is None
+
+
+@pytest.mark.parametrize(
+    ("sidecar", "runs"), [(None, False), ({"running": {}}, True), ({"terminated": {"exitCode": 0}}, False)]
+)
+def test_containers_of_other_makers(sidecar, runs):
+    """Breaks if a pod whose injected container never ends is kept, and holds its node."""
+    others = [state("istio-proxy", **sidecar)] if sidecar else []
+    view = PodView.parse(raw(status={"containerStatuses": [state("trainer", terminated={"exitCode": 0}), *others]}))
+    assert (view.ended, view.others_run) == (True, runs)

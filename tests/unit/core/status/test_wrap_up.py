@@ -47,6 +47,36 @@ def test_the_last_two_ended_pods_are_kept_for_their_logs():
     assert released(decision) == ["u-1", "u-2", "u-4"]
 
 
+def test_a_pod_is_kept_for_its_log_before_its_kubelet_gives_the_final_phase():
+    """Breaks if `kubectl logs` finds nothing: a real kubelet says first that the containers ended, in phase Running."""
+    done = job(status(attempt(5)))
+    decision = settled(snapshot(done, ended(5, 1, phase="Running", finalized=False)))
+    assert decision.status.history[-1].number == 5
+    assert deleted(decision) == []
+
+
+def test_a_pod_in_which_a_container_of_another_maker_runs_is_not_kept():
+    """Breaks if an injected sidecar that never ends holds a node that is paid for."""
+    decision = settled(snapshot(running(), ended(4, phase="Running", others_run=True), pod(5)))
+    assert deleted(decision) == [("u-4", None)]
+
+
+def test_few_of_many_ranks_are_kept_for_their_logs():
+    """Breaks if a training on 1,024 nodes leaves 1,024 pods, or if the one that its end is about is not kept."""
+    pods = [ended(9, uid=f"u-{rank}", name=f"vit-9-{rank}", rank=rank, finalized=False) for rank in range(1024)]
+    given = job(status(**FINAL, history=(record(8, rank=900), record(9, rank=700))))
+    gone = {uid for uid, _ in deleted(settled(snapshot(given, *pods)))}
+    assert {f"u-{rank}" for rank in range(1024)} - gone == {f"u-{rank}" for rank in (700, *range(7))}
+
+
+def test_the_newest_pod_of_each_of_few_ranks_is_kept():
+    pods = [
+        ended(number, uid=f"u-{number}-{rank}", name=f"vit-{number}-{rank}", rank=rank, finalized=False)
+        for number, rank in ((1, 0), (1, 1), (2, 1), (1, 2))
+    ]
+    assert deleted(settled(snapshot(job(status(**FINAL)), *pods))) == [("u-1-1", None)]
+
+
 def test_numbers_without_a_pod_on_a_node_push_no_log_out():
     """A walk over three tiers raises three numbers; the failure's log must outlive it."""
     waiting = job(status(attempt(9, AttemptState.ACQUIRING)))

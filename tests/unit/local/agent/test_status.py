@@ -45,24 +45,34 @@ def _pod(*states: State, init: tuple[State, ...] = (), policy: str = "Never", **
         (_pod(RUN, BAD), "Running"),
         (_pod(RUN, WAIT), "Pending"),
         (_pod(lost=True, terminal=True), "Failed"),
-        (_pod(GOOD), "Succeeded"),
-        (_pod(GOOD, BAD), "Failed"),
+        (_pod(GOOD), "Running"),
+        (_pod(GOOD, terminal=True), "Succeeded"),
+        (_pod(GOOD, BAD), "Running"),
+        (_pod(GOOD, BAD, terminal=True), "Failed"),
         (_pod(WAIT, init=(RUN,)), "Pending"),
         (_pod(WAIT, init=(GOOD, WAIT)), "Pending"),
-        (_pod(WAIT, init=(BAD,)), "Failed"),
+        (_pod(WAIT, init=(BAD,)), "Pending"),
+        (_pod(WAIT, init=(BAD,), terminal=True), "Failed"),
         (_pod(WAIT, init=(BAD,), policy="OnFailure"), "Pending"),
         (_pod(GOOD, policy="Always"), "Running"),
         (_pod(GOOD, policy="Always", terminal=True), "Succeeded"),
         (_pod(BAD, policy="OnFailure"), "Running"),
-        (_pod(GOOD, policy="OnFailure"), "Succeeded"),
         (_pod(WAIT, terminal=True), "Failed"),
-        (_pod(GOOD, terminal=True), "Succeeded"),
         (_pod(terminal=True, reason="OutOfcpu"), "Failed"),
     ],
 )
 def test_phase(pod: PodState, expected: str) -> None:
-    """Would break: the operator reads a wrong end."""
+    """Would break: the operator reads a wrong end, or one that real kubelets give in two patches comes in one."""
     assert phase(pod) == expected
+
+
+def test_the_first_report_of_an_end_has_everything_but_the_final_phase_and_its_reason() -> None:
+    """Breaks if the operator is tested with less, or more, than a real kubelet says first."""
+    first = build(_pod(BAD, reason="DeadlineExceeded", message="too long"), NOW)
+    assert (first["phase"], "reason" in first, "message" in first) == ("Running", False, False)
+    assert first["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
+    assert _conditions(first)["Ready"] == ("False", "PodFailed")
+    assert _conditions(first)["PodReadyToStartContainers"] == ("True", None)
 
 
 def _conditions(status: dict[str, Any]) -> dict[str, tuple[str, str | None]]:
@@ -72,7 +82,7 @@ def _conditions(status: dict[str, Any]) -> dict[str, tuple[str, str | None]]:
 def test_conditions_of_a_running_and_an_ended_pod() -> None:
     """Would break: readiness, and the kubelet's reasons for a lack of it."""
     assert set(_conditions(build(_pod(RUN), NOW)).values()) == {("True", None)}
-    ended = _conditions(build(_pod(GOOD), NOW))
+    ended = _conditions(build(_pod(GOOD, terminal=True), NOW))
     assert ended["Ready"] == ("False", "PodCompleted")
     assert ended["PodReadyToStartContainers"] == ("False", None)
     assert _conditions(build(_pod(BAD), NOW))["ContainersReady"] == ("False", "PodFailed")
