@@ -120,6 +120,8 @@ TABLE: tuple[Row, ...] = (
     # Getting a pod to run
     row("no node in time", WAITING, UNPLACED, placement.other_tier, end.try_other_tier,
         then="the next tier of the grid, or the policy's tier"),
+    row("avoided for nothing", ACQUIRING, PENDING, placement.only_avoided_left, start.use_avoided,
+        then="the number is raised again, for a pod that may use these nodes"),
     row("part given back", WAITING, UNPLACED, parts.held_too_long, parts.give_back,
         then="Intended: all its pods are given back, growing delay"),
     row("no room", INTENDED, ANYTHING, parts.lacks_room, parts.wait, then="Intended: it waits until nodes are free"),

@@ -104,6 +104,22 @@ def test_a_lost_node_is_replaced_alone():
     assert [(group.born, group.ranks) for group in current.members] == [(1, "0-1,3"), (2, "2")]
 
 
+def test_a_node_lost_before_any_step_is_used_again_where_the_training_needs_all_nodes():
+    """Breaks if the good pods are given back after acquireTimeout beside a node that is back and empty."""
+    world = GangWorld(size=2)
+    world.free = world.free[:2]
+    world.nodes = {name: world.nodes[name] for name in world.free}
+    world.settle()
+    gone, stays = world.pods[world.uid(1)].node, world.uid(0)
+    world.end_pod(world.uid(1), 255, "")
+    world.settle()
+    assert [record.node for record in world.status.history] == [gone]
+    assert world.status.current.avoid_nodes == ()
+    world.pass_time(60)
+    assert world.trains()
+    assert (world.uid(0), world.pods[world.uid(1)].node) == (stays, gone)
+
+
 def test_two_nodes_lost_together_are_one_interruption():
     world = running()
     world.free = []  # no node yet

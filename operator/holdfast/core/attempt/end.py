@@ -14,10 +14,17 @@ from holdfast.core.attempt.failure_rules import give_up, judge
 from holdfast.core.attempt.fruitless import count_fruitless, evidence, is_hopeless, made_progress, trainer_started
 from holdfast.core.attempt.parts import gives_part_back, pause_after_giving_back
 from holdfast.core.attempt.pause import pause_reason
-from holdfast.core.attempt.placement import idle_room, in_order, may_begin_on, tier_to_start, why_other_tier
+from holdfast.core.attempt.placement import (
+    idle_room,
+    in_order,
+    may_begin_on,
+    tier_to_start,
+    why_other_tier,
+    with_others_left,
+)
 from holdfast.core.attempt.survivors import must_leave_node, survivors
 from holdfast.core.attempt.taken import was_node_taken
-from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, STORAGE_BROKEN, End, saved_last_step
+from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, End, saved_last_step
 from holdfast.core.books.history import append, has_run
 from holdfast.core.books.ledger import charge, hold, node_hours
 from holdfast.core.capacity import knowledge
@@ -177,8 +184,9 @@ def _go_on(turn: Turn, *, delay: timedelta | None = None, avoid: tuple[str, ...]
     if kept:
         delay = max(delay or timedelta(), quick_delay(draft.snapshot.config, draft.status.history))
     retry_at = draft.now + delay if delay else None
+    there = [one.pod.node for one in turn.situation.members if one.rank in kept and one.pod]
     if successor:
-        merged = tuple(dict.fromkeys((*successor.avoid_nodes, *avoid)))
+        merged = with_others_left(draft, (*successor.avoid_nodes, *avoid), there)
         changes: dict[str, object] = {"retry_at": retry_at, "avoid_nodes": merged}
         if successor.nodes > 1:
             kept = kept if successor.tier.name == after.tier.name else {}
@@ -187,6 +195,7 @@ def _go_on(turn: Turn, *, delay: timedelta | None = None, avoid: tuple[str, ...]
         draft.set(current=successor.model_copy(update=changes), successor=None)
     elif draft.snapshot.grid:
         same = find_tier(draft.snapshot.grid, after.tier.name) if kept else None
+        avoid = with_others_left(draft, avoid, there, only=same)
         tier = same or tier_to_start(draft, avoid)
         raised = draft.raise_attempt(tier, retry_at=retry_at, avoid=avoid, keep=kept if same else None)
         draft.set(current=raised.model_copy(update={"inherited_at": draft.now}) if same else raised)
@@ -296,8 +305,7 @@ def _count_interruption(turn: Turn, end: End, *, progressed: bool) -> None:
     delay = backoff(config.backoff_base, config.backoff_limit, fruitless)
     # If the node was taken, the deadline may allow no long delay.
     delay = max(delay, outage_delay(config, fruitless)) if end.infrastructure else min(delay, idle_room(draft))
-    blamed = not end.anywhere and end.reason not in STORAGE_BROKEN  # another node would not reach the storage either
-    _go_on(turn, delay=delay, avoid=(node,) if node and blamed else ())
+    _go_on(turn, delay=delay, avoid=(node,) if node and end.blames_node else ())
 
 
 def _leave_resting_tier(draft: Draft) -> None:

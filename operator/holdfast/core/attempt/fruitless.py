@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from holdfast.api.attempt import EndKind, EndReason
 from holdfast.core.attempt.delays import backoff
 from holdfast.core.attempt.taken import was_node_taken
-from holdfast.core.attempt.why_ended import STORAGE_BROKEN, End
+from holdfast.core.attempt.why_ended import End
 from holdfast.core.capacity import knowledge
 from holdfast.core.draft import Draft
 from holdfast.core.observe.notices import NOTICE_REASONS
@@ -27,8 +27,6 @@ from holdfast_protocol import reasons
 PROGRESS_WITHOUT_STEPS = timedelta(minutes=5)
 COUNTED = (EndKind.INTERRUPTION, EndKind.FAILURE)
 TRIES = 3  # fruitless attempts on a tier until it rests
-# Interruptions in which the node has no part: the storage, another attempt, or the way to the operator is the cause.
-_NOT_THE_NODE = STORAGE_BROKEN | {EndReason.FENCED, EndReason.UNREACHABLE}
 
 
 def made_progress(turn: Turn) -> bool:
@@ -74,9 +72,9 @@ def _is_reclaim(turn: Turn, end: End) -> bool:
 
 
 def _was_lost_with_node(turn: Turn, end: End) -> bool:
-    """True if the node may be the cause of the interruption."""
+    """True if the node may be the cause of the interruption, and not only the way from there to the operator."""
     had_node = turn.attempt.scheduled_at is not None
-    return had_node and end.infrastructure and not end.anywhere and end.reason not in _NOT_THE_NODE
+    return had_node and end.infrastructure and end.blames_node and end.reason != EndReason.UNREACHABLE
 
 
 def _let_rest(draft: Draft, tier: str) -> None:

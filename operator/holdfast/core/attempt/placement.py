@@ -4,6 +4,7 @@ All policies work through this module. Under Ordered every new attempt tries the
 for its acquireTimeout. Otherwise the policy names the tier to try, and is asked again while a pod waits.
 """
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from holdfast.api.attempt import Attempt, AttemptState, EndReason
@@ -63,24 +64,54 @@ def idle_room(draft: Draft) -> timedelta:
 # --- nodes that an attempt avoids -------------------------------------------------------------------------------------
 
 
-def shut_tiers(draft: Draft, avoid: tuple[str, ...]) -> frozenset[str]:
-    """The names of the tiers that can give no node to an attempt which must not use these nodes.
+def shut_tiers(draft: Draft, avoid: Iterable[str], own: Iterable[str | None] = ()) -> frozenset[str]:
+    """The names of the tiers that cannot give all nodes to an attempt which must not use the nodes in `avoid`.
 
-    All their usable nodes are avoided, and no autoscaler brings another one.
+    Without these nodes too few usable ones are left, and no autoscaler brings another one. `own`: nodes on which pods
+    of the attempt go on.
     """
-    return frozenset(tier.name for tier in draft.snapshot.grid if avoid and _is_shut(draft, tier, frozenset(avoid)))
+    avoided, kept = frozenset(avoid), frozenset(own)
+    return frozenset(tier.name for tier in draft.snapshot.grid if avoided and _is_shut(draft, tier, avoided, kept))
 
 
-def _is_shut(draft: Draft, tier: ProfileTier, avoid: frozenset[str]) -> bool:
+def _is_shut(draft: Draft, tier: ProfileTier, avoid: frozenset[str], own: frozenset[str | None]) -> bool:
     labels, cluster = tier.node_selector.items(), draft.snapshot.cluster
     matching = [node for node in cluster.nodes.values() if labels <= node.labels.items()]
     if not any(node.name in avoid for node in matching):
         return False
-    if any(node.name not in avoid and not why_unusable(node, tier.tolerations) for node in matching):
+    others = [node for node in matching if node.name not in avoid]
+    left = sum(node.name in own or not why_unusable(node, tier.tolerations) for node in others)
+    if left >= draft.snapshot.job.spec.trainer.nodes:
         return False
-    own, profile = find(draft.status.tiers, tier.name), draft.snapshot.profile
+    known, profile = find(draft.status.tiers, tier.name), draft.snapshot.profile
     shared = find(profile.status.tiers, tier.name) if profile else None
-    return observation_of(tier, own, shared) != "Billed" or HOSTNAME in tier.node_selector
+    return observation_of(tier, known, shared) != "Billed" or HOSTNAME in tier.node_selector
+
+
+def with_others_left(
+    draft: Draft, avoid: Iterable[str], own: Sequence[str | None] = (), only: ProfileTier | None = None
+) -> tuple[str, ...]:
+    """The nodes of `avoid`; none of them if no tier can give enough others: then waiting for others helps nobody.
+
+    `own`: nodes on which pods of the attempt go on; `only`: the tier that they are on, if no other tier is tried. A
+    person who asked to leave a node meant it.
+    """
+    avoided, last = tuple(dict.fromkeys(avoid)), draft.status.history[-1:]
+    if any(record.reason == EndReason.MOVE_REQUESTED for record in last):
+        return avoided
+    tiers = {only.name} if only else {tier.name for tier in draft.snapshot.grid}
+    return () if tiers <= shut_tiers(draft, avoided, own) else avoided
+
+
+def only_avoided_left(turn: Turn) -> bool:
+    """True if a node that the attempt avoids could be used, and no tier has enough others, now or soon."""
+    draft, attempt = turn.draft, turn.attempt
+    nodes = [draft.snapshot.cluster.nodes.get(name) for name in attempt.avoid_nodes]
+    labels = attempt.tier.node_selector.items()
+    if not any(n and labels <= n.labels.items() and not why_unusable(n, attempt.tier.tolerations) for n in nodes):
+        return False
+    there = [one.pod.node for one in turn.situation.members if one.pod and one.pod.node]
+    return not with_others_left(draft, attempt.avoid_nodes, there)
 
 
 # --- a new attempt ----------------------------------------------------------------------------------------------------

@@ -134,6 +134,14 @@ def is_missing(turn: Turn) -> bool:
     return turn.draft.is_due(since + creation + turn.draft.snapshot.config.missing_after)
 
 
+def use_avoided(turn: Turn) -> None:
+    """Raise the number again for a pod that may use the nodes that the attempt avoided; pods that have a node stay."""
+    names = ", ".join(turn.attempt.avoid_nodes)
+    turn.set_attempt(avoid_nodes=())
+    raise_again(turn)
+    turn.draft.explain("Acquire", f"no other node is left: {names} may be used again")
+
+
 def raise_again(turn: Turn) -> None:
     """Raise the number again for a pod that should exist and does not: it was lost, or was never created."""
     attempt, seen = ledger.hold(turn.attempt, turn.held(turn.now)), turn.situation.members

@@ -46,6 +46,11 @@ class End:
     hang: Hang | None = None
     at_fault: bool = False
 
+    @property
+    def blames_node(self) -> bool:
+        """True if the node may be the cause, or what happens on it. What people and the scheduler take is healthy."""
+        return not self.anywhere and self.reason not in _NOT_THE_NODE
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -83,6 +88,11 @@ _OVER_ITS_LIMIT = re.compile(
 )
 # Reasons of the launcher for a storage that does not work now: not the program's fault, and worth another try.
 STORAGE_BROKEN = frozenset((reasons.STORAGE_UNREACHABLE, reasons.STORAGE_FAILED))
+# Ends in which the node has no part: the storage, another attempt, a person or the scheduler is the cause. A node that
+# is drained says so itself.
+_NOT_THE_NODE = STORAGE_BROKEN | {
+    EndReason.FENCED, EndReason.POD_DELETED, "EvictionByEvictionAPI", "PreemptionByScheduler"
+}  # fmt: skip
 # Reasons of a container runtime that could not start a container, and its message if the program does not exist.
 # A GPU runtime that is missing on a node gives the same message, with "nvidia" in it.
 NOT_BEGUN = frozenset(("StartError", "ContainerCannotRun"))

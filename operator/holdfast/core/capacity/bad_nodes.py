@@ -25,6 +25,7 @@ from holdfast.core.observe.digest import digest
 from holdfast.core.observe.nodes import ClusterView, NodeView
 from holdfast.core.observe.notices import FAULTY
 from holdfast.core.observe.snapshot import Snapshot
+from holdfast.core.observe.usable_nodes import why_unusable
 
 EXPIRE: Final = timedelta(hours=24)
 AVOIDED: Final = 2  # so many faults keep pods away, if enough other nodes are there
@@ -187,7 +188,7 @@ def standing(faults: Sequence[NodeFault], namespace: str) -> Literal["avoided", 
 def to_avoid(snapshot: Snapshot, tier: ProfileTier) -> tuple[str, ...]:
     """The nodes that new pods on this tier do not use: the broken ones, and those with too many faults.
 
-    The latter are used if fewer than half of the tier's nodes would be left, or fewer than the job needs.
+    The latter are used if fewer than half of the tier's usable nodes would be left, or fewer than the job needs.
     """
     matching = _matching(snapshot.cluster, tier)
     broken = [node.name for node in matching if node.fault]
@@ -195,8 +196,9 @@ def to_avoid(snapshot: Snapshot, tier: ProfileTier) -> tuple[str, ...]:
     if not bad:
         return tuple(broken)
     whole = [node.name for node in matching if not node.fault]
-    left = [name for name in whole if name not in bad]
-    if len(left) < max(len(whole) / 2, snapshot.job.spec.trainer.nodes):
+    usable = [node.name for node in matching if not why_unusable(node, tier.tolerations)]
+    left = [name for name in usable if name not in bad]
+    if len(left) < max(len(usable) / 2, snapshot.job.spec.trainer.nodes):
         return tuple(broken)
     return (*broken, *(name for name in whole if name in bad))
 

@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from tests.support.decisions.histories import record
 from tests.support.decisions.snapshots import (
     TIERS,
     at,
     attempt,
+    created,
     deleted,
     drain,
     ended,
@@ -139,11 +141,55 @@ def test_a_pod_whose_tier_has_lost_its_other_nodes_does_not_wait_for_the_timeout
     assert all(one.state is None for one in decision.status.tiers), "it does not show that the tier is out"
 
 
-def test_where_every_node_is_avoided_the_attempt_waits_and_then_avoids_none():
-    only = {"tiers": [TIERS[0]]}
-    waits = attempt(2, AttemptState.ACQUIRING, avoid_nodes=("n1",))
-    alone = ClusterView([node()])
-    assert settled(snapshot(job(status(waits), capacity=only), pending(2), cluster=alone)).trace == ()
-    late = waits.model_copy(update={"acquire_deadline": at(0)})
-    decision = settled(snapshot(job(status(late), capacity=only), pending(2), cluster=alone))
+ONLY_SPOT = {"tiers": [TIERS[0]]}
+AVOIDS = attempt(2, AttemptState.ACQUIRING, avoid_nodes=("n1",))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "changes", "trace"),
+    [
+        (ClusterView([node()]), {}, ("avoided for nothing",)),
+        (ClusterView([node(), node("n2", unschedulable=True)]), {}, ("avoided for nothing",)),
+        (ClusterView([node(ready=False)]), {}, ()),
+        (ClusterView([node(), node("n2")]), {}, ()),
+        (ClusterView([node()]), {"tiers": (BILLED,)}, ()),
+        (ClusterView([node()]), {"history": (record(reason="MoveRequested"),)}, ()),
+    ],
+)
+def test_where_no_other_node_is_left_the_avoided_ones_are_used_at_once(cluster, changes, trace):
+    """Breaks if a job on a small cluster waits for its acquireTimeout beside an empty node."""
+    given = job(status(AVOIDS, **changes), capacity=ONLY_SPOT)
+    decision = settled(snapshot(given, pending(2), cluster=cluster))
+    assert decision.trace == trace
+    assert decision.status.current.avoid_nodes == (() if trace else ("n1",))
+    assert created(decision) == []
+    assert deleted(decision) == ([("u-2", None)] if trace else [])
+
+
+def test_where_every_node_is_avoided_and_none_is_usable_the_attempt_waits_and_then_avoids_none():
+    late, silent_node = AVOIDS.model_copy(update={"acquire_deadline": at(0)}), ClusterView([node(ready=False)])
+    decision = settled(snapshot(job(status(late), capacity=ONLY_SPOT), pending(2), cluster=silent_node))
     assert decision.status.current.avoid_nodes == ()
+
+
+TAKEN = ended(1, 143, reason="", disruption="PreemptionByScheduler")
+
+
+@pytest.mark.parametrize(
+    ("seen", "cluster", "avoids"),
+    [
+        (ended(1, 137), nodes(), ("n1",)),
+        (ended(1, 137), ClusterView([node()]), ()),
+        (ended(1, 137), ClusterView([node(), node("n2", unschedulable=True)]), ()),
+        (ended(1, 143, deleted_at=at(0)), nodes(), ()),
+        (TAKEN, nodes(), ()),
+        (replace(TAKEN, disruption="EvictionByEvictionAPI"), nodes(), ()),
+        (replace(TAKEN, disruption="TerminationByKubelet"), nodes(), ("n1",)),
+    ],
+)
+def test_an_end_without_progress_forbids_its_node_only_if_it_may_be_the_cause_and_others_are_left(
+    seen, cluster, avoids
+):
+    """Breaks if a pod that a person deletes, or a higher priority, costs the only node of a tier."""
+    given = job(status(attempt(fenced=True)), capacity=ONLY_SPOT)
+    assert settled(snapshot(given, seen, cluster=cluster)).status.current.avoid_nodes == avoids

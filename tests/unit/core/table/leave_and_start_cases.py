@@ -43,6 +43,7 @@ from tests.unit.core.table.row_cases import (
 from holdfast.api.attempt import AttemptRecord, EndKind
 from holdfast.api.names import ANNOTATION_CHECKPOINT, ANNOTATION_MOVE
 from holdfast.api.status import Phase
+from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.pod_manifest import program
 
 ABSENT = 'Container image "x" is not present with pull policy of Never'
@@ -164,6 +165,9 @@ CASES = [
     Case("no node on the only tier because one is avoided", snapshot(job(status(attempt(state=ACQUIRING,
          acquire_deadline=at(0), avoid_nodes=("n1",))), capacity=SPOT_ONLY), pending()), ("no node in time",),
          {"tier": "spot", "attempt": 2, "avoid": ()}),
+    Case("no other node than the one that is avoided", snapshot(job(status(attempt(state=ACQUIRING,
+         avoid_nodes=("n1",))), capacity=SPOT_ONLY), pending(), cluster=ClusterView([node()])),
+         ("avoided for nothing",), {"state": INTENDED, "attempt": 2, "avoid": (), "deleted": [("u-1", None)]}),
     Case("tier removed while acquiring",
          snapshot(job(status(attempt(state=ACQUIRING)), capacity={"tiers": list(TIERS[1:])}), pending()),
          ("no node in time",), {"tier": "dedicated", "end": (1, EndKind.STOPPED, "TierRemoved")}),
