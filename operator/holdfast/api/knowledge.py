@@ -43,6 +43,8 @@ class ShapeKnowledge(Model):
 
     accelerators: Count = 0
     """Number of accelerators that the pods asked for."""
+    nodes: Count = 1
+    """Most nodes that one training had at once while the state was Up. A larger training learns nothing from it."""
     state: Seen
     """What was last observed, as in the tier's field state."""
     since: Time

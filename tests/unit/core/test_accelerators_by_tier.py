@@ -42,7 +42,7 @@ def test_a_tier_with_its_own_number_of_accelerators_is_shared_by_that_number():
     four = tier("dedicated").model_copy(update={"accelerators_per_node": 4})
     has = attempt(accelerators=4, tier=four)
     view = JobView.of(job(status(has)), (known(node_time=SECOND, accelerators=1),), (tier("spot"), four))
-    assert (view.on, view.obtained) == ({"dedicated"}, {"dedicated", "spot"})
+    assert (view.on, view.obtained) == ({"dedicated": 1}, {"dedicated", "spot"})
     assert [view.demand_on(name).accelerators for name in ("spot", "dedicated", "cpu")] == [1, 4, 1]
     waits = [
         JobView.of(

@@ -250,7 +250,7 @@ class _Ahead:
         """The tier's newest spell, from this job, from others and from the job's present attempts."""
         namespace = self.snapshot.job.metadata.namespace
         asked = accelerators_on(self.snapshot.job.spec.trainer, tier)
-        spell, others = own_spell(own, asked), shared_spell(shared, asked, namespace)
+        spell, others = own_spell(own, asked), shared_spell(shared, asked, namespace, self.nodes)
         for attempt in (self.status.current, self.status.successor):
             if attempt is not None and attempt.tier.name == tier.name:
                 known = own if own and own.acquire else shared

@@ -48,14 +48,14 @@ SECOND: Final = timedelta(seconds=1)
 class JobView(NamedTuple):
     """What one job knows of the tiers, and what it takes to judge a refusal.
 
-    `on` are the tiers on which the job has a node now, `obtained` those on which it has one or had one. `accelerators`
-    has the number that its pods ask for on each tier where that is not the number of `demand`.
+    `on` are the tiers on which the job has nodes now, with their number; `obtained` those on which it has one or had
+    one. `accelerators` has the number that its pods ask for on each tier where that is not the number of `demand`.
     """
 
     namespace: str
     demand: Demand
     known: Known
-    on: frozenset[str] = frozenset()
+    on: Mapping[str, int] = MappingProxyType({})
     obtained: frozenset[str] = frozenset()
     accelerators: Mapping[str, int] = MappingProxyType({})
 
@@ -71,9 +71,9 @@ class JobView(NamedTuple):
             return asked in (None, view.demand_on(tier).accelerators)
 
         alive = [one for one in attempts if one and one.scheduled_at and is_same(one.tier.name, one.accelerators)]
-        on = frozenset(one.tier.name for one in alive if interruption_known_at(one) is None)
+        on = {one.tier.name: one.nodes for one in alive if interruption_known_at(one) is None}
         had = (one for one in known if (one.node_time or one.acquire) and is_same(one.tier, one.accelerators))
-        return view._replace(on=on, obtained=on.union(one.tier for one in had))
+        return view._replace(on=on, obtained=frozenset(on).union(one.tier for one in had))
 
     def demand_on(self, tier: str) -> Demand:
         """What each pod asks for on this tier."""
@@ -146,19 +146,21 @@ def merge_measured(before: Measured | None, jobs: Measured | None) -> Measured |
 
 
 class _Sighting(NamedTuple):
-    """One job's spell of a tier, how many accelerators its pods asked for then, and what they ask for now."""
+    """One job's spell of a tier, what its pods asked for then, and ask for now, and how many nodes it has there."""
 
     job: JobView
     spell: Spell
     accelerators: int
     demand: Demand
+    nodes: int
 
 
 def _sighting(job: JobView, known: TierKnowledge | None) -> _Sighting | None:
     if known is None or (spell := stored_spell(known)) is None:
         return None
     demand = job.demand_on(known.tier)
-    return _Sighting(job, spell, demand.accelerators if known.accelerators is None else known.accelerators, demand)
+    accelerators = demand.accelerators if known.accelerators is None else known.accelerators
+    return _Sighting(job, spell, accelerators, demand, job.on.get(known.tier, 1))
 
 
 def _sightings(tier: str, jobs: Sequence[JobView], now: datetime) -> tuple[list[_Sighting], list[_Sighting]]:
@@ -212,6 +214,10 @@ def _shapes(before: TierKnowledge, seen: Sequence[_Sighting], now: datetime) -> 
     New refusals come first: one tenant can have nodes with many different numbers, but cannot refuse alone.
     """
     stored = {shape.accelerators: shape_spell(shape) for shape in before.shapes}
+    nodes = {shape.accelerators: shape.nodes for shape in before.shapes if shape.state is Seen.UP}
+    for one in seen:
+        if one.spell.up:
+            nodes[one.accelerators] = max(nodes.get(one.accelerators, 1), one.nodes)
     merged: dict[int, Spell] = {}
     for number in sorted({*stored, *(one.accelerators for one in seen)}):
         spells = [one.spell for one in seen if one.accelerators == number]
@@ -224,7 +230,13 @@ def _shapes(before: TierKnowledge, seen: Sequence[_Sighting], now: datetime) -> 
 
     newest = sorted(merged, key=weight)[-MAX_SHAPES:]
     return tuple(
-        ShapeKnowledge(accelerators=number, state=spell.state, since=spell.since, seen_at=spell.seen_at)
+        ShapeKnowledge(
+            accelerators=number,
+            nodes=nodes.get(number, 1) if spell.up else 1,
+            state=spell.state,
+            since=spell.since,
+            seen_at=spell.seen_at,
+        )
         for number, spell in merged.items()
         if number in newest
     )
@@ -282,7 +294,9 @@ def _timeless(status: CapacityProfileStatus) -> object:
     """The parts of a status that do not change merely because time passes."""
     timed = {"seen_at": None, "node_time": timedelta(0), "shapes": (), "refusals": ()}
     known = [one.model_copy(update=timed) for one in status.tiers]
-    shapes = [[(shape.accelerators, shape.state, shape.since) for shape in one.shapes] for one in status.tiers]
+    shapes = [
+        [(shape.accelerators, shape.nodes, shape.state, shape.since) for shape in one.shapes] for one in status.tiers
+    ]
     refusals = [[(its.namespace, its.accelerators, its.since) for its in one.refusals] for one in status.tiers]
     return known, shapes, refusals, status.faulty_nodes, [(one.tier, one.interruptions) for one in status.counted]
 

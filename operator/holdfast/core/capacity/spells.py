@@ -62,16 +62,18 @@ def refusal_spell(known: NamespaceRefusal) -> Spell:
     return Spell(Seen.REFUSED, known.since, known.seen_at)
 
 
-def shared_spell(known: TierKnowledge | None, accelerators: int, namespace: str) -> Spell | None:
+def shared_spell(known: TierKnowledge | None, accelerators: int, namespace: str, nodes: int = 1) -> Spell | None:
     """What a profile tells a job of a tier, if each of its pods asks for so many accelerators; None if nothing.
 
     Nodes given to pods that ask for as many or more show that the tier is up. Pods that ask for as many or fewer, and
     get no node, show that it is out; those that no other namespace confirms, only to jobs of their own namespace. A
-    node that was taken back says the same to all.
+    node that was taken back says the same to all. A training on several `nodes` learns that the tier is up only from
+    one that had as many at once.
     """
     if known is None or not (known.shapes or known.refusals):
         return stored_spell(known)
-    told = [shape_spell(one) for one in known.shapes if _tells(shape_spell(one), one.accelerators, accelerators)]
+    large = [one for one in known.shapes if one.state is not Seen.UP or one.nodes >= nodes]
+    told = [shape_spell(one) for one in large if _tells(shape_spell(one), one.accelerators, accelerators)]
     mine = [one for one in known.refusals if one.namespace == digest(namespace)]
     return prevailing_spell([*told, *(refusal_spell(one) for one in mine if one.accelerators <= accelerators)])
 

@@ -30,7 +30,9 @@ SHAPE = Demand(1, Fraction(4), Fraction(2**30))
 
 def seen_by(job, namespace="vision", demand=SHAPE, on=(), obtained=NAMES):
     """A job that has had nodes of all tiers, so that its pods are known to fit."""
-    return JobView(namespace, demand, job, frozenset(on), frozenset(obtained))
+    return JobView(
+        namespace, demand, job, dict.fromkeys(on, 1) if not isinstance(on, dict) else on, frozenset(obtained)
+    )
 
 
 LATER = at(200_000)
@@ -184,7 +186,7 @@ def test_what_a_job_saw_before_an_edit_counts_for_what_it_asked_for_then():
 def test_nodes_that_a_job_had_before_an_edit_do_not_show_that_its_pods_fit(asked, fits):
     now = training_job(status(attempt(accelerators=asked, tier=tier("dedicated"))))
     found = JobView.of(now, (known(node_time=SECOND, accelerators=asked),))
-    assert (found.on, found.obtained) == (({"dedicated"}, fits | {"dedicated"}) if fits else (set(), set()))
+    assert (set(found.on), found.obtained) == (({"dedicated"}, fits | {"dedicated"}) if fits else (set(), set()))
 
 
 def test_nodes_of_many_sizes_hide_no_refusal():
@@ -395,3 +397,14 @@ def test_what_is_counted_is_news_if_a_job_with_interruptions_is_gone():
     older = STORED.model_copy(update={"counted": (Counted(tier="spot", interruptions=1, hours=4),)})
     assert profile_knowledge.is_news(counted, STORED)
     assert not profile_knowledge.is_news(older, counted)
+
+
+@pytest.mark.parametrize(("had", "wants", "told"), [(1, 1, Seen.UP), (1, 4, None), (4, 4, Seen.UP), (8, 4, Seen.UP)])
+def test_a_large_training_learns_that_a_tier_is_up_only_from_one_as_large(had, wants, told):
+    """Breaks if a node for a job of one node says that there are nodes for a training of 64."""
+    up = seen_by((known(**seen("Up", -590, -5), accelerators=1),), on={"spot": had})
+    found = find(together([up], now=NOW).tiers, "spot")
+    read = shared_spell(found, 1, "language", wants)
+    assert (read.state if read else None) is told
+    kept = find(together([], CapacityProfileStatus(tiers=(found,)), now=NOW).tiers, "spot")
+    assert kept.shapes == found.shapes, "it is remembered when that job is deleted"
