@@ -16,6 +16,7 @@ from holdfast_train.errors import StateError
 from holdfast_train.format.revision import revision_of_program
 
 __all__ = [
+    "ENDED",
     "IMPORTED",
     "RULES",
     "Finding",
@@ -37,6 +38,7 @@ CONFIG: Final = "config"
 DATA: Final = "data/"
 SAMPLER_STATE: Final = frozenset({"step", "seed", "batch", "samples", "order"})  # keys of the state of ElasticSampler
 IMPORTED: Final = "imported"
+ENDED: Final = "ended"
 OBJECT: Final = "object/"  # only in comparisons: a manifest lists its objects as state
 ALWAYS_REFUSED: Final = frozenset({"SeedChanged", "BatchChanged"})  # no sampler could continue
 
@@ -47,8 +49,8 @@ class Program:
 
     Keys of `words`: `config` (SHA-256 of the canonical configuration), `config/KEY` (of each value, 12 hex digits: they
     show which value changed without revealing it), `revision`, `ranks`, `nodes`, `device`, `data/NAME/...` for each
-    object NAME with a `fingerprint()`, and `imported` (the source's format) of an imported checkpoint. Unknown facts
-    are missing.
+    object NAME with a `fingerprint()`, `imported` (the source's format) of an imported checkpoint, and `ended` (the UID
+    of the job whose training ended with this checkpoint). Unknown facts are missing.
     """
 
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -72,8 +72,12 @@ class EpochRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None and self._is_step_done:  # the program has left its loop by `break`
-            self._count()
+        try:
+            if error is None:
+                self._end()
+        except BaseException as found:
+            self._run.__exit__(type(found), found, found.__traceback__)
+            raise
         self._run.__exit__(kind, error, trace)
 
     @property
@@ -97,14 +101,14 @@ class EpochRun:
             for epoch in range(self._epoch, count):
                 self._epoch, self._is_read = epoch, False
                 yield epoch
-            if self._is_step_done:
-                self._count()
+        self._end()
 
     def batches(self) -> Iterator[Any]:
         """The batches of this epoch, from the prepared loader. After a resume, those that were not trained."""
         if self._is_read:
             raise StateError("run.batches() was called twice in one epoch: begin a new epoch of run.epochs() before it")
         self._is_read = True
+        self._is_step_done = self._is_step_done or self._run.has_stepped  # the epoch before was left by `break`
         batches = DATA_WAIT.iterator(iter(self._loader_of_epoch()))
         while not self._is_step_done or self._count():
             batch = next(batches, END)
@@ -116,6 +120,12 @@ class EpochRun:
             if self._ends_epoch():
                 next(batches, None)  # accelerate notes the end
                 return  # the step ends with the epoch: what follows the last batch, such as an evaluation, is of it
+
+    def _end(self) -> None:
+        """The loop is over, or the program has left it by `break`: training ends here, also if a notice has come."""
+        self._run.finish()
+        if self._is_step_done or self._run.has_stepped:
+            self._count()
 
     def _note_read(self) -> None:
         if self._position is None:

@@ -14,7 +14,7 @@ from holdfast_train.data import rng
 from holdfast_train.data_wait import DATA_WAIT, T
 from holdfast_train.environment import Environment
 from holdfast_train.errors import AlreadyCompleteError, HoldfastTrainError
-from holdfast_train.format.program import Program, Severity, check_rules, describe
+from holdfast_train.format.program import ENDED, Program, Severity, check_rules, describe
 from holdfast_train.format.stateful import Stateful, checked
 from holdfast_train.pod.imported_modules import tell_modules
 from holdfast_train.pod.rank_verdict import begin_rank
@@ -94,6 +94,7 @@ class Run:
         self._saving = SaveSchedule(self._progress)
         self._checkpointer: SaveCoordinator | None = None
         self._complete: int | None = None  # the step at which an earlier attempt has completed the training
+        self._has_ended = False  # by the program's decision: see `finish`
         self._one_run = OneRun(None)
         self._ending = self._make_ending()
 
@@ -119,7 +120,7 @@ class Run:
         if self._environment is None or os.getpid() != self._process:  # a process that the program has forked
             return
         try:
-            if error is None and self._boundary.has_stepped:  # the program has left its loop by `break`
+            if error is None and self.has_stepped:  # the program has left its loop by `break`
                 self.step += 1
                 self._boundary.reach(self.step)
             self._ending.end(error, self.step)
@@ -164,8 +165,25 @@ class Run:
 
     @property
     def should_stop(self) -> bool:
-        """True if the loop has to end: the goal is reached, training was complete before, or the pod has to leave."""
-        return self.left or self._complete is not None or (self._goal is not None and self.step >= self._goal)
+        """True if the loop has to end: at the goal or after `finish`, if training was complete before, or to leave."""
+        return self.left or self._complete is not None or self._is_at_end
+
+    @property
+    def _is_at_end(self) -> bool:
+        return self._has_ended or (self._goal is not None and self.step >= self._goal)
+
+    def finish(self) -> None:
+        """End the training after the step that runs, or here between two steps, because the program has decided so.
+
+        A notice does not change it any more, as at the goal: the block saves and completes the training. A `break` out
+        of a loop over `steps` needs no call. Under torchrun every rank must call it.
+        """
+        self._has_ended = True
+
+    @property
+    def has_stepped(self) -> bool:
+        """True if an optimizer has stepped, and the step is not counted yet."""
+        return self._boundary.has_stepped
 
     def report(self, loss: Any = None, samples: float = 0.0, metrics: Mapping[str, Any] | None = None) -> None:
         """Note the loss of this step and its number of samples. Cheap: a tensor is read later, in another thread.
@@ -220,7 +238,7 @@ class Run:
             checkpointer.raise_stop_error()
         if wrong and self._faults is not None:
             self._faults.end_attempt()
-        if self._goal is not None and self.step >= self._goal:
+        if self._is_at_end:
             return  # the end saves in any case, and a completed training is better than one that left
         if leave and (not is_open or urgent):
             self._ending.leave(self.step, may_save=not is_open)
@@ -352,6 +370,9 @@ class Run:
         if not put_back(restored, self._ranks, self._objects, self._per_rank, program=program, rules=self._rules):
             return
         self.step = self.resumed_from = restored.step
+        assert self._environment is not None
+        # A node may be lost between the last checkpoint and the record that training is complete.
+        self._has_ended = restored.program.words.get(ENDED) == self._environment.identity.job_uid
         note = restored.note or ("" if self._complete is None else "training was complete already")
         say(f"resumed from step {restored.step} ({restored.uri})" + (f"; {note}" if note else ""))
         self._progress.resume(restored.step, restored.uri, note)

@@ -88,7 +88,7 @@ class SaveCoordinator:
         self.saver.prepare(free)
         self._check_memory()
 
-    def begin(self, step: int, patience: float, at_most: float, *, waits: bool = False) -> None:
+    def begin(self, step: int, patience: float, at_most: float, *, waits: bool = False, last: bool = False) -> None:
         """Begin to save `step`. For the other arguments see `Saver.begin`."""
         self._schedule.record_begun()
         if self.series is not None:
@@ -101,8 +101,8 @@ class SaveCoordinator:
         self._compare()
         self._newest, self._result = name, None
         try:
-            measured = {"metrics": metrics, "clean": clean}
-            self.saver.begin(name, step, patience=patience, at_most=at_most, frozen=names, waits=waits, **measured)
+            known = {"metrics": metrics, "clean": clean, "frozen": names, "last": last}
+            self.saver.begin(name, step, patience=patience, at_most=at_most, waits=waits, **known)
             self._check_memory()
         except StorageError as error:  # without this rank's part, no rank can commit this checkpoint
             self._result = self._schedule.record_failed(error)
@@ -114,10 +114,10 @@ class SaveCoordinator:
         False if this save was not committed, even if an earlier one of the same step was: the state may have changed
         since. The `last` save raises the error instead.
         """
-        self.begin(step, patience, left(), waits=True)
+        self.begin(step, patience, left(), waits=True, last=last)
         self.wait(step, left)
         if isinstance(self._result, WriterLostError | RanksDifferError):
-            self.begin(step, patience, left(), waits=True)
+            self.begin(step, patience, left(), waits=True, last=last)
             self.wait(step, left)
         if isinstance(self._result, Saved):
             return True

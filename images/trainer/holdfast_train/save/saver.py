@@ -15,6 +15,7 @@ from weakref import ref
 from holdfast_train.commitlog.checkpoints import Clean, Saved
 from holdfast_train.errors import HoldfastTrainError, StateError, StorageUnreachableError, WriterLostError
 from holdfast_train.format.names import CheckpointName
+from holdfast_train.format.program import ENDED
 from holdfast_train.format.rank_agreement import ALL_ALIKE, Facts, Sample, byte_sums, draw_of
 from holdfast_train.format.tree import Tree, Walk, delta
 from holdfast_train.memory import available, shortage
@@ -143,15 +144,17 @@ class Saver:
         clean: Clean | None = None,
         frozen: FrozenNames | None = None,
         waits: bool = False,
+        last: bool = False,
     ) -> None:
         """Copy the state as it is now; the writer uploads it and commits it as `name`.
 
         Waits only if no arena is free, and at most `at_most` seconds: then StorageUnreachableError. The storage may be
         silent for `patience` seconds. Ranks agree on `frozen`; one rank alone needs none. `waits`: training stands
-        until the commit, so nothing has to be put off. StateError if the state cannot be saved. WriterLostError if no
-        writer can be started.
+        until the commit, so nothing has to be put off. `last`: training ends with this checkpoint. StateError if the
+        state cannot be saved. WriterLostError if no writer can be started.
         """
         begun = time.monotonic()
+        identity = self._open.environment.identity
         self._check_process()
         self._wait_for_capture()
         walk, replicated, tree, own = self._state.walk(self._open.rank, self.apart)
@@ -173,7 +176,7 @@ class Saver:
             is_change=is_change,
             own=own,
             versions=self._state.program.versions,
-            program=self._state.program.words,
+            program={**self._state.program.words, **({ENDED: identity.job_uid} if last else {})},
             metrics=metrics or {},
             clean=clean,
             begun=begun,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.support.trainer.frameworks.slow_data import SlowData
 from tests.support.trainer.stores import variables
 from torch.utils.data import DataLoader
@@ -21,10 +22,10 @@ EPOCH = 3  # batches, each of them a step
 class Plain(EpochRun):
     """A loop over a loader of torch."""
 
-    def __init__(self, data: Any = range(EPOCH)) -> None:
+    def __init__(self, data: Any = range(EPOCH), **objects: Any) -> None:
         self.loader: Any = DataLoader(data, shuffle=True)
         self.position = Position(self.loader, seed=0, rank=0)
-        super().__init__(self.position, per_rank=None, config=None, rules=None, objects={})
+        super().__init__(self.position, per_rank=None, config=None, rules=None, objects=objects)
 
     def _goal(self, epochs: int) -> int:
         return epochs * EPOCH
@@ -103,3 +104,36 @@ def test_it_knows_for_how_long_training_waits_for_batches(monkeypatch: pytest.Mo
                 data[0]  # what the loop itself does is no waiting
     assert data.read == 4 * EPOCH
     assert data.waited == 2 * EPOCH - 1  # the first batch, before the first step is done, does not count
+
+
+# Breaks if a training that was left by `break` trains on in the next attempt because a notice has come in between.
+def test_a_training_that_is_left_by_break_ends_also_after_a_notice(attempt: Callable[[int], None]) -> None:
+    with Plain() as run:
+        for _ in run.epochs(3):
+            list(run.batches())
+            run._run._notice.give(20.0, "a drain order")
+            break
+    assert (run.step, run._run.left) == (EPOCH, False)
+    attempt(2)
+    assert train(3) == []
+
+
+# Breaks if the step in which an epoch was left is not counted, or one that has not trained is.
+@pytest.mark.usefixtures("attempt")
+@pytest.mark.parametrize("trains", [True, False])
+def test_an_epoch_may_be_left_by_break(trains: bool) -> None:
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters())
+    run = Plain(optimizer=optimizer)
+    seen = []
+    with run:
+        for epoch in run.epochs(2):
+            for _ in run.batches():
+                seen.append((epoch, run.step))
+                if trains:
+                    optimizer.step()
+                if run.position.batches == 2:
+                    break
+                optimizer.step()
+    assert seen == [(0, 0), (0, 1), (1, 2 if trains else 1), (1, 3 if trains else 2)]
+    assert (run.step, run._run._ending._progress.state) == (4 if trains else 2, "completed")

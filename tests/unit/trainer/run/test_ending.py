@@ -16,6 +16,7 @@ from tests.support.waiting import wait_for
 from holdfast_protocol.settings import Every
 from holdfast_train import Run
 from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.environment import Environment
 from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
 from holdfast_train.examples.stub import Counter
 from holdfast_train.ranks import Ranks
@@ -50,6 +51,50 @@ def test_completion_is_recorded_and_final(uri: str, tmp_path: Path) -> None:
     found = verdict(tmp_path)
     assert (found["result"], found["reason"], found["step"]) == ("completed", "AlreadyComplete", 5)
     assert (found["savedStep"], FolderStorage(uri.removeprefix("file://")).keys("log/")[5:]) == (5, [])
+
+
+def decide(where: Environment, *, notice: bool = False) -> Run:
+    """A training without a goal, which decides in step 3 that it ends with this step."""
+    counter = Counter()
+    with Run(counter=counter, environment=where) as run:
+        for step in run.steps():
+            counter.add(step)
+            assert step <= 3
+            if step == 3:
+                run.finish()
+                if notice:
+                    run._notice.give(20.0, "a drain order")
+    return run
+
+
+def test_a_notice_does_not_change_the_decision_to_end(uri: str, tmp_path: Path) -> None:
+    """Breaks if the next attempt of a training that has ended trains on."""
+    run = decide(environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path)), notice=True)
+    assert (run.step, run.left, verdict(tmp_path)["result"]) == (4, False, "completed")
+
+
+def test_the_decision_to_end_is_in_the_last_checkpoint(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks if a node that is lost after the last checkpoint, and before its record, lets the training go on."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoints, "complete", lambda *_: os._exit(9))
+        child = os.fork()
+        if not child:
+            decide(environment(uri))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    with Run(counter=Counter(), environment=environment(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path))) as run:
+        assert (run.resumed_from, run.should_stop, list(run.steps(10))) == (4, True, [])
+    assert (verdict(tmp_path)["result"], verdict(tmp_path)["step"]) == ("completed", 4)
+
+
+def test_another_job_goes_on_from_the_end_of_a_training(uri: str, tmp_path: Path) -> None:
+    """Breaks if a job that is created again, with a larger goal, trains no step."""
+    train(environment(uri), 4)
+    again = environment(uri, HOLDFAST_JOB_UID="uid-2")
+    assert train(again, 6)[1].step == 6
+    other = environment(f"file://{tmp_path}/other", resume=uri)
+    assert train(other, 7)[1].step == 7
 
 
 def test_what_comes_after_the_training_runs_again_with_its_last_state(uri: str, endpoint: Endpoint) -> None:
