@@ -157,8 +157,13 @@ class _Fit:
         for name in self._originals:
             vars(self._epoch_loop).pop(name, None)
         vars(self._epoch_loop.val_loop).pop("reset", None)
-        if error is None and not self._run.should_stop:
-            self._count()
+        try:
+            if error is None and not self._run.should_stop:
+                self._run.finish()  # fit is over: a notice that comes now is too late
+                self._count()
+        except BaseException as found:
+            self._run.__exit__(type(found), found, found.__traceback__)
+            raise
         self._run.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
 
     # In place of the methods of Lightning's loop.
@@ -172,6 +177,7 @@ class _Fit:
 
     def _advance(self, fetcher: Any) -> None:
         """Count the step that is done, and train the next batch."""
+        self._loop.restore_callbacks()
         self._count()
         if self._resumed is not None:
             self._trainer.fit_loop.restarting = False  # the validation after the last batch was done before the save
@@ -239,6 +245,7 @@ def _refuse(trainer: Any, module: Any) -> None:
     others = [type(c).__name__ for c in trainer.callbacks if _has_own(c, "on_save_checkpoint")]
     kinds = {kind.__name__ for callback in trainer.callbacks for kind in type(callback).__mro__}
     callbacks = sorted(kinds.intersection(CALLBACKS))
+    monitored = next((c.monitor for c in trainer.checkpoint_callbacks if getattr(c, "monitor", None)), None)
     with_run = "use a loop with Run"
     refused = {
         "manual optimization": (not module.automatic_optimization, with_run),
@@ -250,6 +257,8 @@ def _refuse(trainer: Any, module: Any) -> None:
         f"the callback {', '.join(callbacks)}": (callbacks, "leave it out; set a number of steps or epochs in place of "
                                                  "max_time"),
         f"on_save_checkpoint of {', '.join(others)}": (others, "give the callback state_dict and load_state_dict"),
+        f"ModelCheckpoint(monitor={monitored!r})": (monitored, "its best file is on the disk of one node. Use "
+                                                    "checkpoint.keep.best of the job in place of it"),
         "on_save_checkpoint of the module": (_has_own(module, "on_save_checkpoint"), "register a buffer"),
         "fit(ckpt_path=...)": (trainer.ckpt_path, "Holdfast resumes from the checkpoints of the job"),
     }  # fmt: skip

@@ -1,9 +1,14 @@
 """What the loops of a Lightning Trainer keep between two batches, besides model, optimizer and schedules."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast_train.say import say
 
 __all__ = ["LightningLoop"]
+
+FILES: Final = ("best_model_path", "kth_best_model_path", "last_model_path")  # in the state of a ModelCheckpoint
 
 
 class LightningLoop:
@@ -16,6 +21,7 @@ class LightningLoop:
     def __init__(self, trainer: Any, own: Any) -> None:
         self._trainer = trainer
         self._others = [callback for callback in trainer.callbacks if callback is not own]
+        self._states: Mapping[str, Any] = {}  # of callbacks, from the checkpoint, until the first batch is asked for
         self._sums: dict[str, Any] = {}  # of the epoch, from the checkpoint, until the value is logged again
 
     def state_dict(self) -> dict[str, Any]:
@@ -24,6 +30,7 @@ class LightningLoop:
         results = trainer.fit_loop.epoch_loop._results
         return {
             "fit": trainer.fit_loop.state_dict(),
+            "stop": trainer.should_stop,  # decided, and not yet done: min_epochs or min_steps are not reached
             "callbacks": {callback.state_key: callback.state_dict() for callback in self._others},
             "data": {} if trainer.datamodule is None else trainer.datamodule.state_dict(),
             "sums": {**self._sums, **{name: _sum(result) for name, result in results.items() if _has_sum(result)}},
@@ -39,9 +46,9 @@ class LightningLoop:
         """Go on where `state` was made."""
         trainer = self._trainer
         trainer.fit_loop.load_state_dict(dict(state["fit"]))
-        for callback in self._others:
-            if found := state["callbacks"].get(callback.state_key):
-                callback.load_state_dict(found)
+        trainer.should_stop = state.get("stop", False)
+        self._states = {key: _without_lost_files(key, found) for key, found in state["callbacks"].items()}
+        self._load_callbacks()
         if trainer.datamodule is not None and state["data"]:
             trainer.datamodule.load_state_dict(state["data"])
         self._sums = dict(state["sums"])
@@ -50,6 +57,11 @@ class LightningLoop:
             if found := state["metrics"].get(name):
                 vars(metric).update({name: _on(metric.device, value) for name, value in found["state"].items()})
                 metric._update_count = found["updates"]
+
+    def restore_callbacks(self) -> None:
+        """The loop asks for its first batch: undo what callbacks have counted since, at the beginning of `fit`."""
+        self._load_callbacks()
+        self._states = {}
 
     def add_sums(self) -> None:
         """Add what was logged in this epoch before the checkpoint to what was logged since."""
@@ -69,10 +81,28 @@ class LightningLoop:
         """An epoch begins: the sums of the last one are not needed."""
         self._sums = {}
 
+    def _load_callbacks(self) -> None:
+        for callback in self._others:
+            if found := self._states.get(callback.state_key):
+                callback.load_state_dict(found)
+
     def _metrics(self) -> Iterator[tuple[str, Any]]:
         for name, module in self._trainer.lightning_module.named_modules():
             if hasattr(module, "metric_state"):
                 yield name, module
+
+
+def _without_lost_files(key: str, state: dict[str, Any]) -> dict[str, Any]:
+    """The state of a callback; that of a ModelCheckpoint without the files that are on the disk of another node."""
+    if "best_k_models" not in state:
+        return state
+    paths = {name: state[name] for name in FILES if state.get(name)}
+    every = {*paths.values(), *state["best_k_models"]}
+    lost = {path for path in every if "://" not in path and not Path(path).exists()}
+    if lost:
+        say(f"{key} forgets files that this node does not have: {', '.join(sorted(lost))}")
+    kept = {path: score for path, score in state["best_k_models"].items() if path not in lost}
+    return {**state, **{name: "" for name, path in paths.items() if path in lost}, "best_k_models": kept}
 
 
 def _has_sum(result: Any) -> bool:

@@ -4,10 +4,12 @@ import dataclasses
 import json
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from holdfast_train.errors import StateError
 from holdfast_train.format.stateful import Stateful
+from holdfast_train.say import say
 
 __all__ = ["TrainerLoop"]
 
@@ -64,6 +66,14 @@ class TrainerLoop:
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
         """Take over all but the numbers that the loop sets itself when it begins: `set_numbers` does."""
+        self._before, self._begun = state["seconds"], time.monotonic()
+        self._numbers = state
+        self._load_state()
+
+    def _load_state(self) -> None:
+        """The TrainerState and the callbacks, from the checkpoint."""
+        assert self._numbers is not None
+        state = self._numbers
         found = json.loads(bytes(state["state"]))
         for name, value in found["fields"].items():
             if hasattr(self._trainer.state, name):
@@ -77,13 +87,19 @@ class TrainerLoop:
         for name, callback in self._stateful():
             if name in state["callbacks"]:
                 callback.load_state_dict(state["callbacks"][name])
-        self._before, self._begun = state["seconds"], time.monotonic()
-        self._numbers = state
+        best = self._trainer.state.best_model_checkpoint
+        if best is not None and not Path(best).is_dir():
+            say(f"{best}, the best checkpoint of the Trainer, is not on this node: it is forgotten")
+            self._trainer.state.best_model_checkpoint = None
 
     def set_numbers(self) -> None:
-        """Give the loop, which has begun, the numbers of the checkpoint. The second call does nothing."""
+        """Give the loop, which has begun, the numbers of the checkpoint. The second call does nothing.
+
+        What callbacks have counted or logged at the beginning of this attempt, in `on_train_begin`, is undone.
+        """
         if self._numbers is None:
             return
+        self._load_state()
         trainer, numbers, self._numbers = self._trainer, self._numbers, None
         trainer._tr_loss = trainer._tr_loss + numbers["loss"]  # 0 of the right device and type before
         trainer._total_loss_scalar = numbers["total_loss"]

@@ -155,6 +155,11 @@ class _Training:
         self._steps = self._run.steps(max_steps)
         if self._run.resumed_from is None:
             return 0, 0
+        args, was_on = trainer.args, trainer.args.eval_on_start
+        self._stack.callback(setattr, args, "eval_on_start", was_on)
+        args.eval_on_start = False  # the first attempt has done it
+        if self._run.should_stop:
+            return epochs, 0
         self._resumed = rng.capture()
         trainer.state.init_training_references(trainer, max_steps, epochs, trial)
         return self._data.epoch, self._data.batches
@@ -207,8 +212,12 @@ class _Training:
         self._run.report(metrics=metrics)
 
     def finalize_training(self, original: Callable[..., Any], trial: Any, samples: Any, start_time: float) -> Any:
-        """The loop is over: count its last step. The figures of the whole training follow."""
+        """The loop is over: count its last step. The figures of the whole training follow.
+
+        A notice that has come since is too late: the program, such as a callback, has decided to end the training.
+        """
         self._loop.set_numbers()
+        self._run.finish()
         self._count()
         return original(trial, samples, start_time - self._loop.seconds_before)
 

@@ -3,13 +3,14 @@
 Trainings are in tests/integration/trainer/frameworks.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import GradientAccumulationScheduler
+from lightning.pytorch.callbacks import EarlyStopping, GradientAccumulationScheduler, ModelCheckpoint
 from tests.support.trainer.frameworks.slow_data import SlowData
 from tests.support.trainer.stores import variables
 from torch.utils.data import DataLoader, IterableDataset
@@ -57,13 +58,19 @@ class Endless(IterableDataset[Any]):
 def make(callbacks: tuple[Callback, ...] = (), **options: Any) -> Trainer:
     quiet = dict.fromkeys(("enable_progress_bar", "enable_model_summary", "enable_checkpointing", "logger"), False)
     options = {"max_epochs": 1, "accelerator": "cpu", "callbacks": [HoldfastCallback(), *callbacks]} | options
-    return Trainer(**quiet, **options)
+    return Trainer(**quiet | options)
 
 
 @pytest.fixture
-def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in variables(f"file://{tmp_path}/prefix").items():
-        monkeypatch.setenv(name, value)
+def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """This process is in a pod; that of another attempt after a call."""
+
+    def enter(attempt: int) -> None:
+        for name, value in variables(f"file://{tmp_path}/prefix", attempt).items():
+            monkeypatch.setenv(name, value)
+
+    enter(1)
+    return enter
 
 
 # Breaks if the callback needs the variables of a pod.
@@ -98,6 +105,11 @@ def test_a_loader_without_a_position_is_refused(loader: Any, words: str) -> None
         (Module(), make((Averaging(),)), "on_save_checkpoint of Averaging"),
         (Module(), make((GradientAccumulationScheduler({0: 2}),)), "the callback GradientAccumulationScheduler"),
         (Module(), make(max_time="00:00:01:00"), "the callback Timer"),
+        (
+            Module(),
+            make((ModelCheckpoint(monitor="loss"),), enable_checkpointing=True),
+            r"ModelCheckpoint\(monitor='loss'\)",
+        ),
         (Module(), make(overfit_batches=2), "overfit_batches"),
         (Module(), make(reload_dataloaders_every_n_epochs=1), "reload_dataloaders_every_n_epochs"),
     ],
@@ -115,3 +127,82 @@ def test_it_knows_for_how_long_training_waits_for_batches(monkeypatch: pytest.Mo
     make(max_epochs=2).fit(Module(), DataLoader(data, batch_size=2))
     assert data.read == 20
     assert data.read - 4 <= data.waited < data.read  # the first batches, before the first step is done, do not count
+
+
+class Validated(Module):
+    """A measurement that never improves. `at` is called in the validation after each step."""
+
+    def __init__(self, at: Callable[[int], None] = lambda _: None) -> None:
+        super().__init__()
+        self.at = at
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.at(self.global_step)
+        self.log("flat", 1.0)
+
+
+class Starts(Callback):
+    """Counts how often a training has begun, in its state."""
+
+    count = 0
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self.count += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.count = state["count"]
+
+
+def fit(
+    at: Callable[[HoldfastCallback, int], None] = lambda *_: None, patience: int = 2, **options: Any
+) -> tuple[Trainer, Starts]:
+    """Epochs of 3 steps, which end early after `patience` validations that are no better. `at`: of Validated."""
+    starts = Starts()
+    trainer = make((EarlyStopping("flat", mode="max", patience=patience), starts), **{"max_epochs": 20} | options)
+    holdfast = next(one for one in trainer.callbacks if isinstance(one, HoldfastCallback))
+    loader: Any = DataLoader(DATA, batch_size=4)
+    trainer.fit(Validated(lambda step: at(holdfast, step)), loader, loader)
+    return trainer, starts
+
+
+def notice(at: int) -> Callable[[HoldfastCallback, int], None]:
+    """A notice in the validation after step `at`."""
+
+    def give(holdfast: HoldfastCallback, step: int) -> None:
+        if step == at and holdfast._fit is not None:
+            holdfast._fit._run._notice.give(20.0, "a drain order")
+
+    return give
+
+
+# Breaks if the notice wins: later attempts would train on, or fail because their epoch has no measurement.
+def test_a_notice_in_the_validation_that_ends_the_training_is_too_late(pod: Callable[[int], None]) -> None:
+    assert fit(notice(9))[0].global_step == 9
+    pod(2)
+    assert fit()[0].global_step == 9
+
+
+# Breaks if the decision to stop is lost that waits for the least number of epochs.
+def test_a_decision_to_stop_that_waits_is_kept(pod: Callable[[int], None]) -> None:
+
+    def decide(holdfast: HoldfastCallback, step: int) -> None:
+        notice(12)(holdfast, step)
+        if step == 3 and holdfast._fit is not None:
+            holdfast._fit._trainer.should_stop = True
+
+    with pytest.raises(SystemExit):
+        fit(decide, patience=99, min_epochs=5)
+    pod(2)
+    assert fit(patience=99, min_epochs=5)[0].global_step == 15
+
+
+# Breaks if what a callback does at the beginning of `fit` is in its state once for each attempt.
+def test_a_callback_counts_the_beginning_once(pod: Callable[[int], None]) -> None:
+    with pytest.raises(SystemExit):
+        fit(notice(3))
+    pod(2)
+    trainer, starts = fit()
+    assert (trainer.global_step, starts.count) == (9, 1)

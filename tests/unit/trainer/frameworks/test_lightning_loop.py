@@ -1,14 +1,16 @@
 """What of Lightning's loops goes into a checkpoint. Whole trainings are in tests/integration/trainer/frameworks."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from torch.utils.data import DataLoader
 from torchmetrics import MeanMetric
 
-from holdfast_train.frameworks.lightning_loop import LightningLoop
+from holdfast_train.frameworks.lightning_loop import LightningLoop, _without_lost_files
 
 VALUES = [3.0, 13.0, 1.0, 5.0, 2.0, 6.0]
 
@@ -122,3 +124,15 @@ def test_sums_end_with_the_epoch() -> None:
             loop.add_sums()
 
     assert train(VALUES, load)[0]["total"] == 15.0
+
+
+# Breaks if a file of a lost node is taken for one that can be read, or one that is here is forgotten.
+def test_files_that_are_not_on_this_node_are_forgotten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here, lost = tmp_path / "last.ckpt", "/lost/best.ckpt"
+    here.touch()
+    remote = "s3://bucket/best.ckpt"
+    state = {"best_model_path": lost, "last_model_path": str(here), "kth_best_model_path": ""}
+    found = _without_lost_files("ModelCheckpoint{}", {**state, "best_k_models": {lost: 1, str(here): 2, remote: 3}})
+    assert found == {**state, "best_model_path": "", "best_k_models": {str(here): 2, remote: 3}}
+    assert "ModelCheckpoint{} forgets files that this node does not have: /lost/best.ckpt" in capsys.readouterr().err
+    assert _without_lost_files("Other", {"path": lost}) == {"path": lost}

@@ -1,5 +1,8 @@
 """What is refused, and what happens outside a pod. Trainings are in tests/integration/trainer/frameworks."""
 
+import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +11,23 @@ from tests.support.trainer.frameworks.held_trainer import Setup
 from tests.support.trainer.frameworks.slow_data import SlowData
 from tests.support.trainer.frameworks.trainer_parts import make_trainer
 from tests.support.trainer.stores import variables
+from transformers import EarlyStoppingCallback, TrainerCallback
 
 from holdfast_train.errors import StateError
+from holdfast_train.frameworks.trainer_loop import TrainerLoop
 from holdfast_train.frameworks.transformers import HOOKED, train
 
 
 @pytest.fixture
-def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in variables(f"file://{tmp_path}/prefix").items():
-        monkeypatch.setenv(name, value)
+def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """This process is in a pod; that of another attempt after a call."""
+
+    def enter(attempt: int) -> None:
+        for name, value in variables(f"file://{tmp_path}/prefix", attempt).items():
+            monkeypatch.setenv(name, value)
+
+    enter(1)
+    return enter
 
 
 def trainer(folder: Path) -> Any:
@@ -84,3 +95,71 @@ def test_it_knows_for_how_long_training_waits_for_batches(tmp_path: Path, monkey
     assert data.read == len(data)
     first = 2 * given.args.per_device_train_batch_size  # the loader reads one batch ahead
     assert data.read - first <= data.waited < data.read
+
+
+class Watch(TrainerCallback):
+    """Counts the beginnings of the training in its state. SIGTERM comes in the evaluation after step `at`."""
+
+    def __init__(self, at: int | None) -> None:
+        self.at, self.begun = at, 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.begun += 1
+        state.log_history.append({"begun": self.begun})
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == self.at:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"begun": self.begun}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.begun = state["begun"]
+
+
+def evaluate(folder: Path, at: int | None = None, patience: int = 1, **arguments: Any) -> tuple[Any, Watch]:
+    """A training of 11 steps with evaluations after 4 and 8, and at the start if `eval_on_start`."""
+    given, watch = trainer(folder), Watch(at)
+    for name, value in arguments.items():
+        setattr(given.args, name, value)
+    given.args.metric_for_best_model, given.args.greater_is_better = "eval_runtime", True
+    given.add_callback(EarlyStoppingCallback(early_stopping_patience=patience, early_stopping_threshold=1e9))
+    given.add_callback(watch)
+    train(given)
+    return given, watch
+
+
+# Breaks if the notice wins: the next attempt would train on.
+def test_a_notice_in_the_evaluation_that_ends_the_training_is_too_late(
+    tmp_path: Path, pod: Callable[[int], None]
+) -> None:
+    assert evaluate(tmp_path, at=8)[0].state.global_step == 8
+    pod(2)
+    assert evaluate(tmp_path)[0].state.global_step == 8
+
+
+# Breaks if each attempt evaluates at its start, or if what callbacks do there is in the state once for each attempt.
+def test_what_the_trainer_does_at_its_start_is_done_once(tmp_path: Path, pod: Callable[[int], None]) -> None:
+    with pytest.raises(SystemExit):
+        evaluate(tmp_path, at=0, patience=9, eval_on_start=True)  # no step is done: nothing is saved
+    pod(2)
+    with pytest.raises(SystemExit):
+        evaluate(tmp_path, at=4, patience=9, eval_on_start=True)
+    pod(3)
+    given, watch = evaluate(tmp_path, patience=9, eval_on_start=True)
+    logs = given.state.log_history
+    assert [log["step"] for log in logs if "eval_loss" in log] == [0, 4, 8, 11]
+    assert (watch.begun, [log["begun"] for log in logs if "begun" in log]) == (1, [1])
+    assert given.args.eval_on_start
+
+
+# Breaks if the Trainer looks for a checkpoint on the disk of a lost node.
+def test_the_best_checkpoint_of_a_lost_node_is_forgotten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = trainer(tmp_path)
+    for best, kept in (("/lost/checkpoint-4", None), (str(tmp_path), str(tmp_path))):
+        given.state.best_model_checkpoint = best
+        state = TrainerLoop(given).state_dict()
+        TrainerLoop(given).load_state_dict(state)
+        assert given.state.best_model_checkpoint == kept
+    assert "/lost/checkpoint-4, the best checkpoint of the Trainer, is not on this node" in capsys.readouterr().err
