@@ -21,7 +21,7 @@ class StepBoundary:
     (generators, data, then the optimizer's parameters) and the rest has not. `on_begin` is called when a step may
     begin, once or twice before each step.
 
-    A step that ends in the middle of an accumulation of gradients is no place for a save either: no checkpoint has
+    A step that ends in the middle of an accumulation of gradients is not a place for a save either: no checkpoint has
     gradients. This is seen at the optimizers that `watch` was given, if all of them tell when they step.
     """
 
