@@ -174,6 +174,11 @@ def format_time(value: datetime) -> str:
     return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=timespec)}Z"
 
 
+def say_time(value: datetime) -> str:
+    """`2026-11-21T09:00:00Z`: for sentences, always UTC and whole seconds."""
+    return format_time(value.replace(microsecond=0))
+
+
 # The API server accepts years and zones that Python's datetime cannot represent: times that people write are bounded.
 MOMENT_PATTERN: Final = (
     r"^2[0-9]{3}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"

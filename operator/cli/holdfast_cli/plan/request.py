@@ -11,7 +11,7 @@ import typer
 from holdfast.api.job import Policy
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import Tier
-from holdfast.api.scalars import format_time, parse_duration
+from holdfast.api.scalars import parse_duration, say_time
 from holdfast_cli.errors import CliError
 from holdfast_cli.plan import values
 from holdfast_cli.plan.comparison import policies_that_apply, ways_of
@@ -128,7 +128,7 @@ def _own_deadline(job: TrainingJob, now: datetime) -> list[timedelta]:
         return []
     if at <= now:
         raise CliError(
-            f"{job.metadata.name}: spec.capacity.deadline: {format_time(at)} has passed",
+            f"{job.metadata.name}: spec.capacity.deadline: {say_time(at)} has passed",
             hint="give the time for the job, such as --deadline 8d",
         )
     return [at - now]

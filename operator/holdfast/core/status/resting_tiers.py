@@ -1,6 +1,6 @@
 """TierResting: the condition of a job that leaves a tier out for a while, because its attempts there were fruitless."""
 
-from holdfast.api.scalars import format_time
+from holdfast.api.scalars import say_time
 from holdfast.core.attempt.placement import in_order
 from holdfast.core.capacity.knowledge import find, resting
 from holdfast.core.draft import Draft
@@ -31,5 +31,5 @@ def _sentence(draft: Draft, tier: str) -> str:
     known = find(draft.status.tiers, tier)
     if known is None or known.rests_until is None:
         return tier
-    until, count = format_time(known.rests_until), known.fruitless
+    until, count = say_time(known.rests_until), known.fruitless
     return f"{tier}: {count} attempts in a row ended before they made progress; it is left out until {until}"

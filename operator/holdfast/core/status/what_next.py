@@ -3,7 +3,7 @@
 from typing import Final
 
 from holdfast.api.attempt import Attempt, AttemptState, EndReason
-from holdfast.api.scalars import format_time
+from holdfast.api.scalars import say_time
 from holdfast.api.status import Phase
 from holdfast.core.draft import Draft
 from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_ROOM
@@ -49,11 +49,11 @@ def _next_of(draft: Draft, attempt: Attempt) -> str:
     successor, ready = draft.status.successor, draft.status.ready_nodes
     match attempt.state:
         case AttemptState.INTENDED if attempt.retry_at and attempt.retry_at > draft.now:
-            return f"Attempt {attempt.number} starts at {format_time(attempt.retry_at)} (backoff)."
+            return f"Attempt {attempt.number} starts at {say_time(attempt.retry_at)} (backoff)."
         case AttemptState.INTENDED:
             return f"Attempt {attempt.number} starts when the previous attempt has ended."
         case AttemptState.ACQUIRING if attempt.acquire_deadline and attempt.acquire_deadline > draft.now:
-            until, then = format_time(attempt.acquire_deadline), "then it tries the next tier"
+            until, then = say_time(attempt.acquire_deadline), "then it tries the next tier"
             if attempt.nodes > 1:
                 then = "then it gives back the nodes that it has, and tries the next tier, or this one again"
             return f"The job waits until {until} for {_nodes_of(attempt)}; {then}."
@@ -68,7 +68,7 @@ def _next_of(draft: Draft, attempt: Attempt) -> str:
             return _draining(draft, attempt)
         case _ if departure := attempt.departure:
             who = "The node goes" if attempt.nodes == 1 else "A node goes"
-            when = f"{who} away at {format_time(departure.deadline)} ({departure.reason}); the job trains until then."
+            when = f"{who} away at {say_time(departure.deadline)} ({departure.reason}); the job trains until then."
             then = "when it is ready, the current attempt saves and leaves"
             return f"{when} {_following(successor)}; {then}." if successor else when
         case _ if successor and attempt.replaces in successor.avoid_nodes:
@@ -132,4 +132,4 @@ def _draining(draft: Draft, attempt: Attempt) -> str:
     if drain.deadline <= draft.now:
         return f"The time to leave is over ({drain.reason}): the job waits until the pod has ended.{after}"
     must = "save and leave" if draft.status.uses_checkpoints else "leave"
-    return f"The attempt must {must} by {format_time(drain.deadline)} ({drain.reason}); {heard}.{after}"
+    return f"The attempt must {must} by {say_time(drain.deadline)} ({drain.reason}); {heard}.{after}"
