@@ -172,11 +172,31 @@ def test_metrics_need_a_right_unless_that_is_turned_off(helm: Path) -> None:
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}]
 
 
-# Breaks if a rollout stops the only good operator before a new one is ready.
-@pytest.mark.parametrize(("replicas", "unavailable"), [(1, 0), (2, 1), (5, 1)])
-def test_a_rollout_keeps_a_good_operator(helm: Path, replicas: int, unavailable: int) -> None:
-    spec = one(render(helm, "--set", f"replicas={replicas}"), "Deployment", "holdfast")["spec"]
-    assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": unavailable, "maxSurge": 1}
+# Breaks if a rollout stops a good operator before a new one is ready, or waits for a node that a small cluster lacks.
+@pytest.mark.parametrize(
+    ("values", "rollout", "kind"),
+    [
+        ("replicas=1", (0, 1), "preferred"),
+        ("replicas=2", (0, 1), "preferred"),
+        ("replicas=2,antiAffinity=Required", (1, 0), "required"),
+        ("replicas=1,antiAffinity=Required", (0, 1), "preferred"),
+    ],
+)
+def test_a_rollout_keeps_a_good_operator(helm: Path, values: str, rollout: tuple[int, int], kind: str) -> None:
+    spec = one(render(helm, "--set", values), "Deployment", "holdfast")["spec"]
+    unavailable, surge = rollout
+    assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": unavailable, "maxSurge": surge}
+    apart = spec["template"]["spec"]["affinity"]["podAntiAffinity"]
+    assert list(apart) == [f"{kind}DuringSchedulingIgnoredDuringExecution"]
+
+
+# Breaks if the operators of a node that died stand there for the 300 seconds of Kubernetes, and no job is looked after.
+def test_an_operator_leaves_a_lost_node_soon(helm: Path) -> None:
+    more = 'tolerations=[{"key":"gpu","operator":"Exists"}]'
+    found = one(render(helm, "--set-json", more), "Deployment", "holdfast")["spec"]["template"]["spec"]["tolerations"]
+    lost = {(item["key"], item["effect"], item["tolerationSeconds"]) for item in found if "tolerationSeconds" in item}
+    assert lost == {(f"node.kubernetes.io/{state}", "NoExecute", 20) for state in ("not-ready", "unreachable")}
+    assert {"key": "gpu", "operator": "Exists"} in found
 
 
 # Breaks if the operator runs as a user that the image does not list, which the kubelet starts with group 0.
@@ -344,7 +364,7 @@ def test_roles_for_people_aggregate(helm: Path) -> None:
     assert view["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
     assert {verb for rule in view["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
     assert "rbac.authorization.k8s.io/aggregate-to-view" not in edit["metadata"]["labels"]
-    assert "patch" in edit["rules"][0]["verbs"]
+    assert {"get", "list", "watch", "patch"} <= set(edit["rules"][0]["verbs"]), "kubectl apply reads and writes"
 
 
 # Breaks if a person who may submit jobs cannot see the tiers of a profile, or may do more than that with it.
@@ -354,5 +374,7 @@ def test_whoever_is_logged_in_may_see_profiles(helm: Path) -> None:
     role = one(rendered, "ClusterRole", binding["roleRef"]["name"])
     assert [subject["name"] for subject in binding["subjects"]] == ["system:authenticated"]
     assert role["rules"] == [
-        {"apiGroups": ["holdfast.dev"], "resources": ["capacityprofiles"], "verbs": ["get", "list"]}
-    ]
+        {"apiGroups": ["holdfast.dev"], "resources": ["capacityprofiles"], "verbs": ["get", "list"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["holdfast"],
+         "verbs": ["get", "list", "watch"]},
+    ]  # fmt: skip
