@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from tests.support.http.scripted_api_server import FakeApi, failure, fake_api, l
 from tests.support.manifests.observed_jobs import RUNNING, UID, raw_job
 from typer.testing import CliRunner, Result
 
-from holdfast_cli.cluster import completion, live_list
+from holdfast_cli.cluster import completion, live_list, operators
 from holdfast_cli.cluster.connect import Target
 from holdfast_cli.errors import ExitCode
 from holdfast_cli.main import app
@@ -88,7 +89,7 @@ def test_watch_reads_each_list_once_and_then_watches(api: FakeApi) -> None:
     api.watches[JOBS] = [[modified()] for _ in range(5)] + [[modified(**OVER)]]
     assert holdfast("watch", "job", "--every", "0.2").exit_code == 0
     reads = [path for method, path, _ in api.requests if method == "GET"]
-    assert sorted(reads) == sorted([JOB, JOBS, EVENTS])
+    assert sorted(reads) == sorted([JOB, JOBS, EVENTS, operators.PATH])
 
 
 def test_watch_of_a_job_that_fails_ends_with_1(api: FakeApi) -> None:
@@ -133,6 +134,34 @@ def test_watch_says_that_there_is_no_such_job(api: FakeApi) -> None:
     result = holdfast("watch", "other", "--once")
     assert result.exit_code == ExitCode.NOT_FOUND
     assert "watch -A" in result.output
+
+
+SILENT = "No operator has renewed its Lease since 20"
+
+
+@pytest.mark.parametrize(
+    "command", [("describe", "job"), ("watch", "job", "--once"), ("watch", "--once"), ("watch", "job")]
+)
+def test_views_say_that_no_operator_is_at_work(api: FakeApi, command: tuple[str, ...]) -> None:
+    """Breaks if a job is called Running for minutes by an operator that is dead."""
+    api.answers["GET", JOBS] = listing(raw_job(status={**RUNNING, **OVER}))
+    for leases, said in (
+        (listing(lease(timedelta(seconds=9))), False),
+        (listing(lease(timedelta(seconds=90)), lease(timedelta(seconds=70), "other")), True),
+        (failure(403, "Forbidden", 'User "me" cannot list resource "leases"'), False),
+    ):
+        api.answers["GET", operators.PATH] = leases
+        result = holdfast(*command)
+        assert (result.exit_code, SILENT in " ".join(result.output.split())) == (0, said), result.output
+
+
+def lease(age: timedelta, namespace: str = "holdfast-system") -> dict[str, Any]:
+    """A Lease that was renewed so long ago."""
+    renewed = (datetime.now(UTC) - age).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return {
+        "metadata": {"name": "holdfast", "namespace": namespace, "uid": namespace},
+        "spec": {"renewTime": renewed, "holderIdentity": "holdfast-1"},
+    }
 
 
 def test_describe(api: FakeApi) -> None:

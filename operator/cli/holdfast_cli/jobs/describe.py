@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -19,6 +19,7 @@ from holdfast.core.books.history import has_unsettled_interruption
 from holdfast.core.books.ledger import counts_steps
 from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.connect import Target, connect
+from holdfast_cli.cluster.operators import read_silence
 from holdfast_cli.cluster.options import Job, Kubeconfig, Namespace
 from holdfast_cli.errors import CliError
 from holdfast_cli.jobs import costs, feed, view
@@ -45,6 +46,7 @@ class Found:
     pods: Pods | None = None
     curve: Curve | None = None
     trouble: CliError | None = None
+    silence: str = ""  # that no operator is at work
 
     def to_object(self, now: datetime) -> dict[str, Any]:
         """What -o json prints."""
@@ -53,6 +55,8 @@ class Found:
             for one in self.events
         ]
         data = {"job": self.raw, "next": view.what_next(self.job), "events": events}
+        if self.silence:
+            data["noOperator"] = self.silence
         if self.pods is not None:
             data["members"] = to_objects(self.job, self.pods, now)
         if self.curve is not None:
@@ -86,15 +90,18 @@ def describe(
             parsed = TrainingJob.parse(raw)
             pods = await read_pods(client, parsed) if members else None
             events = await job_api.job_events(client, parsed)
+            found = Found(raw, parsed, events, pods, silence=await read_silence(client, datetime.now(UTC)))
             if not history:
-                return Found(raw, parsed, events, pods)
+                return found
             try:
-                return Found(raw, parsed, events, pods, to_curve(await history_of(client, parsed, endpoint)))
+                return replace(found, curve=to_curve(await history_of(client, parsed, endpoint)))
             except CliError as error:
-                return Found(raw, parsed, events, pods, trouble=error)
+                return replace(found, trouble=error)
 
     found, now = asyncio.run(read()), datetime.now(UTC)
     if not write(output, found.to_object(now)):
+        if found.silence:
+            console().print(Text(found.silence, style="red"))
         show(console(), found.job, found.events, now, pods=found.pods, curve=found.curve)
     if found.trouble:  # after what could be read
         raise found.trouble

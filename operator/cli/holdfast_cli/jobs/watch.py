@@ -18,12 +18,13 @@ from holdfast.runtime.errors import ApiError
 from holdfast_cli.cluster import completion, job_api
 from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.cluster.live_list import LiveList
+from holdfast_cli.cluster.operators import Operators
 from holdfast_cli.cluster.options import Kubeconfig, Namespace
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.jobs.curve import to_curve
 from holdfast_cli.jobs.options import History
 from holdfast_cli.jobs.view import Losses
-from holdfast_cli.jobs.watched import AllJobs, OneJob, Watched
+from holdfast_cli.jobs.watched import AllJobs, OneJob, Watched, WithOperators
 from holdfast_cli.storage.history import history_of
 from holdfast_cli.storage.options import Endpoint
 from holdfast_cli.terminal import formats
@@ -83,8 +84,10 @@ def watch(
             if is_for_programs(output):
                 await _answer(client, where, job, output)
                 return None
+            operators = Operators(client)
             if job is None or where is None:
-                return await follow(AllJobs(client, where), out, every=every, once=once)
+                async with operators.running():
+                    return await follow(WithOperators(AllJobs(client, where), operators), out, every=every, once=once)
             found = await job_api.get_job(client, where, job)  # its errors say what to do; an empty list has none
             watched, reading = OneJob(client, where, job), None
             if history:
@@ -92,7 +95,8 @@ def watch(
                 if once:
                     await reading
             try:
-                return await follow(watched, out, every=every, once=once)
+                async with operators.running():
+                    return await follow(WithOperators(watched, operators), out, every=every, once=once)
             finally:
                 if reading:
                     reading.cancel()

@@ -16,6 +16,7 @@ from holdfast.runtime.apiserver.client import Client
 from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.connect import explain
 from holdfast_cli.cluster.live_list import LiveList
+from holdfast_cli.cluster.operators import Operators
 from holdfast_cli.pages.jobs_page import JobRow, Jobs
 from holdfast_cli.pages.tiers_page import Teachers, Tiers, learned, newest
 from holdfast_cli.ui.pulse import Pulse
@@ -23,6 +24,7 @@ from holdfast_cli.ui.pulse import Pulse
 SLICE: Final = 0.01  # seconds for which reading jobs may keep other tasks waiting
 LONGEST_WHY: Final = 300  # characters of an error that nobody expected
 LOOK: Final = 0.2  # seconds between two readings of what changed
+ASK: Final = 5.0  # seconds between two looks if an operator is at work
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class Cluster:
         self._dirty = asyncio.Event()
         self._jobs = LiveList(client, job_api.jobs_path(namespace), None, self._dirty.set)
         self._profiles = LiveList(client, job_api.profiles_path(), None, self.pulse.beat)
+        self._operators = Operators(client)
         self._read: dict[str, _Read] = {}
         self._places: dict[tuple[str, str], dict[str, Any]] = {}
         self._tasks: asyncio.TaskGroup
@@ -56,8 +59,8 @@ class Cluster:
     async def running(self) -> AsyncIterator[None]:
         """Keep the lists inside the block. Raises ApiError if the jobs cannot be read at first."""
         try:
-            async with asyncio.TaskGroup() as self._tasks:
-                work = (self._jobs.keep(), self._profiles.keep(), self._digest())
+            async with self._operators.running(), asyncio.TaskGroup() as self._tasks:
+                work = (self._jobs.keep(), self._profiles.keep(), self._digest(), self._heed_operators())
                 tasks = [self._tasks.create_task(one) for one in work]
                 try:
                     await self._jobs.asked.wait()
@@ -101,7 +104,7 @@ class Cluster:
                 return f"{error}{hint}. The pages show what was seen last."
         if self._jobs.forbidden:
             return "You may not list jobs any more (403). The pages show what was seen last."
-        return ""
+        return self._operators.silence(datetime.now(UTC))
 
     def jobs(self) -> Jobs:
         """All jobs, as far as they are read."""
@@ -133,6 +136,15 @@ class Cluster:
         """A job, None if there is none. Raises SpecError if this version cannot read it."""
         raw = self._places.get((namespace, name))
         return None if raw is None else _parse(raw)
+
+    async def _heed_operators(self) -> None:
+        """Draw again when operators fall silent, or are back: no object of a page says it."""
+        said = ""
+        while True:
+            if (now := self._operators.silence(datetime.now(UTC))) != said:
+                said = now
+                self.pulse.beat()
+            await asyncio.sleep(ASK)
 
     async def _digest(self) -> None:
         while True:

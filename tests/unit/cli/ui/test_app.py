@@ -11,6 +11,7 @@ import pytest
 from tests.support.http.living_api_server import LivingApi
 from tests.support.manifests.fleet import EVENTS, JOBS, PROFILES
 
+from holdfast_cli.cluster import operators
 from holdfast_cli.pages.inputs import JobInputs
 from holdfast_cli.storage.address import Found
 from holdfast_cli.ui import app, readings
@@ -59,6 +60,15 @@ async def test_pages(started: Started) -> None:
             assert text in html
         for path in ("/page.css", "/page.js", "/uplot.js", "/live.js", "/favicon.ico"):
             assert (await ui.get(path))[0] == 200
+
+
+async def test_pages_say_that_no_operator_is_at_work(api: LivingApi, started: Started) -> None:
+    """Breaks if pages show jobs as Running for minutes that nobody looks after."""
+    lease = {"metadata": {"name": "holdfast", "uid": "u-lease"}, "spec": {"renewTime": "2026-11-21T09:00:00.123456Z"}}
+    api.put(operators.PATH, lease)
+    async with started() as ui:
+        _, html = await ui.get("/jobs")
+        assert "No operator has renewed its Lease since 2026-11-21T09:00:00Z" in html
 
 
 @pytest.mark.parametrize(
