@@ -30,6 +30,10 @@ class InFlightLock:
         descriptor, _ = tempfile.mkstemp(prefix="writer-", dir=folder)
         return cls(descriptor)
 
+    def note_writer(self) -> None:
+        """Write into the file that this process is the writer, which ends by itself soon after the trainer."""
+        os.pwrite(self.descriptor, b"%d" % os.getpid(), 0)
+
     def take(self) -> None:
         """One more checkpoint is in flight."""
         with self._guard:

@@ -259,7 +259,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ClosedError:
         return 0
     listener = socket.socket(fileno=descriptors[0]) if descriptors else None
-    Writer(channel, opened, InFlightLock(lock), listener).serve()
+    in_flight = InFlightLock(lock)
+    in_flight.note_writer()
+    Writer(channel, opened, in_flight, listener).serve()
     return 0
 
 

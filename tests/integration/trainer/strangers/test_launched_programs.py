@@ -32,6 +32,19 @@ if __name__ == '__main__':
     os.chdir('/')
     with multiprocessing.get_context('spawn').Pool(2) as pool: pool.map(work, range(4))
 """
+# A writer of checkpoints that ends long after its program.
+WRITER = """
+import os, time
+from holdfast_train.save.in_flight_lock import InFlightLock
+lock, (reading, writing) = InFlightLock.new(os.environ['HOLDFAST_VERDICT_DIR']), os.pipe()
+if os.fork():
+    os.read(reading, 1)
+    os._exit(0)
+lock.note_writer()
+for number in (0, 1, 2): os.close(number)
+os.write(writing, b'.')
+time.sleep(600)
+"""
 # A loop that floods: a line of 100 MB, bytes of no text, colours, UTF-16, a bar without lines, 50,000 lines. It then
 # prints how much memory its launcher has had, and closes its output.
 FLOOD = r"""
@@ -100,8 +113,10 @@ def test_shells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, co
 
 
 # Breaks if nobody says that a training went on in the background and was ended with the pod, or if that is said of
-# workers that end with their program.
-@pytest.mark.parametrize(("program", "left"), [(DAEMON, True), (WORKERS, False)], ids=["daemon", "workers"])
+# workers that end with their program, or of Holdfast's own writer.
+@pytest.mark.parametrize(
+    ("program", "left"), [(DAEMON, True), (WORKERS, False), (WRITER, False)], ids=["daemon", "workers", "writer"]
+)
 def test_what_goes_on_in_the_background_is_named(tmp_path: Path, program: str, left: bool) -> None:
     (tmp_path / "program.py").write_text(program)
     process = start_behind(tmp_path / "verdict", 'exec "$PYTHON" "$HERE/program.py"')

@@ -24,7 +24,7 @@ from .signals.forwarding import Forwarding, shutdown_timeout
 from .tee import OnData, Tee
 from .torchrun_report import last_lines
 from .verdict import End
-from .verdict_files import LEAVE_NOW, read_rank_verdicts, say, wait_for_writers
+from .verdict_files import LEAVE_NOW, read_rank_verdicts, read_writers, say, wait_for_writers
 
 MARGIN_SECONDS = 1.0  # how long before the end of the grace it has to end
 NOW_SECONDS = 5.0  # from the second SIGTERM on, for the program and then for a checkpoint that is on its way
@@ -220,7 +220,7 @@ class Program:
         else:
             child.returncode = code  # Popen must not wait for a reaped process
         self._wait_for_orphans(verdict_folder)
-        left = self._left() if code == 0 and self.signalled_at is None and not self._is_back else ()
+        left = self._left(verdict_folder) if code == 0 and self.signalled_at is None and not self._is_back else ()
         ended_at = time.monotonic()
         wait_for_writers(verdict_folder, lambda: min(ended_at + WRITER_SECONDS, self._deadline) - time.monotonic())
         if self._stalled:
@@ -252,10 +252,11 @@ class Program:
 
         end_descendants(STALLED_SECONDS, self._others())
 
-    def _left(self) -> tuple[str, ...]:
+    def _left(self, folder: str | None) -> tuple[str, ...]:
+        """The names of processes that the program left; Holdfast's own writers end after it."""
         from .process_tree import names_of_left  # noqa: PLC0415 - only a program that ends by itself needs it
 
-        return names_of_left(LEFT_SECONDS, self._others())
+        return names_of_left(LEFT_SECONDS, [*self._others(), *read_writers(folder)])
 
     def _others(self) -> list[int]:
         """Children of the launcher that belong to no program."""

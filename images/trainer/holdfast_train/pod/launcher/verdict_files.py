@@ -62,6 +62,15 @@ def wait_for_writers(folder: str | None, seconds_left: Callable[[], float]) -> N
                     time.sleep(0.05)
 
 
+def read_writers(folder: str | None) -> tuple[int, ...]:
+    """The processes that are writers of checkpoints, as they have written into their files in `folder`."""
+    found = []
+    for path in Path(folder).glob("writer-*") if folder else ():
+        with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
+            found.append(int(file.read(10)))
+    return tuple(found)
+
+
 @contextlib.contextmanager
 def verdict_folder(environment: dict[str, str]) -> Iterator[str | None]:
     """The folder for rank verdicts, a temporary one if the environment names none. The root may be read-only.
