@@ -56,6 +56,7 @@ from holdfast.serve.token_bucket import TokenBucket
 log = logging.getLogger(__name__)
 
 FORGET_EVERY = 60.0  # seconds between two clean-ups of memory about deleted objects
+LOOK_FOR_ROOM_EVERY = 1.0  # seconds
 READ_RIGHT_FOR = 60.0  # seconds until the right to read /metrics is reviewed again
 PUBLISH_CA_EVERY = 600.0  # seconds between two looks at the ConfigMap by which Prometheus trusts /metrics
 
@@ -254,6 +255,7 @@ class Operator:
         self._spawn(self._resync.run(), "resync")
         self._spawn(self._profiles.run(), "profiles")
         self._spawn(self._forget_gone_regularly(), "forget_gone")
+        self._spawn(self._wake_those_with_room(), "room")
         self._spawn(measure_lag(self._metrics.lag_seconds.observe), "event-loop-lag")
         if settings.metrics_auth == "on":
             self._spawn(_publish_ca(ca, settings.namespace), "ca-for-metrics")
@@ -290,6 +292,16 @@ class Operator:
     def _may_answer(self) -> bool:
         """True if pods get answers: also in a short outage, but not after one in which another process may lead."""
         return not self._lost and self._gate.closed_for < self._settings.lease_duration
+
+    async def _wake_those_with_room(self) -> None:
+        """Decide trainings that wait for nodes as soon as others have had their time to take these.
+
+        No event tells that. The answer is computed again only if something has changed.
+        """
+        while True:
+            await asyncio.sleep(LOOK_FOR_ROOM_EVERY)
+            for key in self._cache.with_room():
+                self._queue.add(key)
 
     async def _forget_gone_regularly(self) -> None:
         while True:

@@ -8,7 +8,7 @@ that cannot have all of its nodes now.
 The operator knows what its own pods hold, and not what other pods do: a node that looks free may be full.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -71,7 +71,7 @@ class Room:
 
     `held` has what the operator's pods ask for, by node and by the UID of the pod. `turns` says when a training of each
     namespace last began: of two trainings that want the same nodes, the one goes first whose namespace has waited
-    longer for a turn.
+    longer for a turn. No node is kept for the jobs `passed_over`, by UID: they had room, and did not begin.
     """
 
     def __init__(
@@ -80,11 +80,13 @@ class Room:
         held: Mapping[str, Mapping[str, Requests]] | None = None,
         asks: Iterable[Ask] = (),
         turns: Mapping[str, datetime] | None = None,
+        passed_over: Set[str] = frozenset(),
     ) -> None:
         self._cluster = cluster
         self._held = held or {}
         self._asks = tuple(asks)
         self._turns = turns or {}
+        self._passed_over = passed_over
         self._free: dict[Shape, frozenset[str]] = {}
         self._granted: tuple[datetime, datetime | None, tuple[Grant, ...]] | None = None
 
@@ -122,7 +124,11 @@ class Room:
             return known[2]
         begun = [one for one in self._asks if one.begun and one.until is not None and now < one.until]
         found = [Grant(one, self.free(one.shape) - one.closed) for one in begun]
-        waiting = [one for one in self._asks if not one.begun and (one.not_before is None or one.not_before <= now)]
+        waiting = [
+            one
+            for one in self._asks
+            if not (one.begun or one.uid in self._passed_over) and (one.not_before is None or one.not_before <= now)
+        ]
         for one in sorted(waiting, key=self._order):
             mine = self.free(one.shape) - one.closed
             if len(mine) < one.lacks:

@@ -157,12 +157,12 @@ class Cache:
 
     def _note_job(self, key: Key) -> set[Key]:
         """The jobs for which this one makes room."""
-        return self._with_room() if self._room_book.note_job(key, self.jobs.get(key)) else set()
+        return self.with_room() if self._room_book.note_job(key, self.jobs.get(key)) else set()
 
     def _job_and_pods(self, key: tuple[str, str]) -> tuple[TrainingJob | None, tuple[PodView, ...]]:
         return self.jobs.get(Key(*key)), self.pods(Key(*key))
 
-    def _with_room(self) -> set[Key]:
+    def with_room(self) -> set[Key]:
         """The trainings on several nodes that wait, and have room now."""
         return {Key(*one) for one in self._room_book.may_begin(self.cluster, self._now())}
 
@@ -208,7 +208,7 @@ class Cache:
         if view.node:
             self._by_node[view.node].add(view.uid)
         if self._room_book.note_pod(key, before, view):
-            touched |= self._with_room()
+            touched |= self.with_room()
         return touched | {key} if _differs(before, view) else touched
 
     def forget_pod(self, name: Key, uid: str) -> None:
@@ -233,7 +233,7 @@ class Cache:
             self._by_node[view.node].discard(uid)
             if not self._by_node[view.node]:
                 del self._by_node[view.node]
-        return {key} | (self._with_room() if self._room_book.note_pod(key, view, None) else set())
+        return {key} | (self.with_room() if self._room_book.note_pod(key, view, None) else set())
 
     # --- nodes
 
@@ -276,7 +276,7 @@ class Cache:
 
     def _acquiring_jobs(self) -> set[Key]:
         """The jobs that wait for a node; of those that wait for several, the ones that have room for all now."""
-        return self._with_room() | {
+        return self.with_room() | {
             key
             for key, job in self.jobs.items()
             for attempt in (job.status.current, job.status.successor)

@@ -11,6 +11,7 @@ from holdfast.core.observe.pods import PodView, Requests
 from holdfast.core.observe.room import Ask, Room, asks_of, is_waiting
 
 Name = tuple[str, str]  # namespace and name of a job
+Waiting = tuple[str, datetime]  # UID of a job, and since when its attempt waits
 Read = Callable[[Name], tuple[TrainingJob | None, Iterable[PodView]]]
 
 
@@ -24,6 +25,8 @@ class RoomBook:
         self._asks: dict[Name, tuple[Ask, ...]] = {}  # of the jobs that wait for nodes
         self._changed: set[Name] = set()  # jobs whose asks are to be read again
         self._turns: dict[str, datetime] = {}  # namespace -> when a training of it last began
+        self._granted: dict[Waiting, datetime] = {}  # since when one that waits has had room
+        self._passed_over: set[Waiting] = set()  # those that had room for long, and did not begin
         self._room: Room | None = None
 
     def note_job(self, key: Name, job: TrainingJob | None) -> bool:
@@ -71,15 +74,30 @@ class RoomBook:
                     self._asks.pop(key, None)
             self._changed.clear()
             asks = (ask for asks in self._asks.values() for ask in asks)
-            self._room = Room(cluster, self._held, asks, self._turns)
+            self._passed_over &= {_key(ask) for found in self._asks.values() for ask in found}
+            over = {uid for uid, _ in self._passed_over}
+            self._room = Room(cluster, self._held, asks, self._turns, over)
         return self._room
 
     def may_begin(self, cluster: ClusterView, now: datetime) -> set[Name]:
-        """The jobs that wait for nodes, and have room now."""
+        """The jobs that wait for nodes, and have room now. One that does not begin, such as because an old pod of it
+        lives, is passed over after a while: others need not wait for it.
+        """
         if not (self._asks or self._changed):
             return set()
-        granted = self.room(cluster).granted(now)
-        return {(one.ask.namespace, one.ask.job) for one in granted if not one.ask.begun}
+        waiting = {_key(one.ask): one.ask for one in self.room(cluster).granted(now) if not one.ask.begun}
+        self._granted = {key: self._granted.get(key, now) for key in waiting}
+        late = {key for key, since in self._granted.items() if now - since > self._config.placing_timeout}
+        for key in late:
+            self._turns[waiting[key].namespace] = now  # that was a turn
+        if late:
+            self._passed_over |= late
+            self._room = None
+        return {(ask.namespace, ask.job) for key, ask in waiting.items() if key not in late}
+
+
+def _key(ask: Ask) -> Waiting:
+    return ask.uid, ask.since
 
 
 def _place(pod: PodView | None) -> str | None:

@@ -1,6 +1,6 @@
 """Which trainings on several nodes have room, as pods, jobs and nodes change."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -83,3 +83,21 @@ def test_a_job_with_one_node_asks_for_none() -> None:
     single = {"number": 1, "state": "Acquiring", "tier": TIER, "raisedAt": WHEN}
     assert cache.put_job(raw_job("c", "u-c", attempt=1, current=single)) == {C}
     assert cache.room().granted(datetime.now(UTC)) == ()
+
+
+def test_a_job_that_has_room_and_does_not_begin_keeps_no_node_from_others() -> None:
+    """Breaks if a training whose old pod never ends keeps free nodes from all others."""
+    now = datetime.now(UTC)
+    cache = Cache(now=lambda: now)
+    for number in range(3):
+        cache.put_node(raw_node(f"n{number}", version=number + 1))
+    cache.put_job(waiting("a"))
+    cache.put_job(waiting("b"))
+    assert cache.with_room() == {A}
+    now += timedelta(seconds=10)
+    assert cache.with_room() == {A}
+    now += timedelta(seconds=11)
+    assert cache.with_room() == set()
+    assert cache.with_room() == {B}
+    cache.put_job(waiting("a", version=60))
+    assert cache.with_room() == {B}, "an edit changes nothing"
