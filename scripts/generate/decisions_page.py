@@ -39,8 +39,10 @@ _ENDS = """\
 ## Why an attempt ended
 
 The first rule with an answer decides. Interruptions and stops never count against the user; failures count against
-`spec.failure.maxFailures`; a misconfigured or completed attempt ends the job. If the job has run before, these
-reasons count as an interruption instead: `StorageDenied`, `StorageNotFound`, `DataInvalid`, `CommandNotFound`,
+`spec.failure.maxFailures`; a completed attempt ends the job, and so does a misconfigured one of a job that has never
+run. A job that has run pauses until a person corrects it ([A job that needs a
+correction](../how-to/debug.md#a-job-that-needs-a-correction)). These reasons may pass by themselves, so four attempts
+in a row count as interruptions before: `StorageDenied`, `StorageNotFound`, `DataInvalid`, `CommandNotFound`,
 `CommandNotExecutable`, `PythonIncomplete`.
 """
 

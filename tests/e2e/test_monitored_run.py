@@ -54,6 +54,7 @@ QUIET_ALERTS = {
     "TrainingJobFailed": "a job fails",
     "TrainingJobWaitsLong": "a job waits for a node",
     "TrainingJobStartBlocked": "a pod cannot start",
+    "TrainingJobMisconfigured": "a job that has run needs a correction",
     "TrainingJobStuck": "a job runs and takes no steps",
     "TrainingJobProgressUnreachable": "a pod does not reach the operator",
     "TrainingJobLossNotFinite": "a loss of NaN",
@@ -69,6 +70,7 @@ QUIET_ALERTS = {
 ABSENT_SERIES = {
     'holdfast_job_phase{phase="Failed"}': "a job fails",
     'holdfast_job_condition{condition="StartBlocked"}': "a pod cannot start",
+    'holdfast_job_condition{condition="Misconfigured"}': "a job that has run needs a correction",
     'holdfast_job_condition{condition="ProgressUnreachable"}': "a pod does not reach the operator",
     'holdfast_job_condition{condition="CheckpointFailing"}': "the storage refuses saves",
 }

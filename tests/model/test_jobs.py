@@ -19,7 +19,11 @@ from tests.support.decisions.snapshots import PRICES, TIERS, stored, verdict
 from holdfast.api import names
 from holdfast.api.model import merge_patch
 from holdfast.api.status import Phase
-from holdfast.core.observe.snapshot import Refusal
+from holdfast.core.decision import Decision
+from holdfast.core.made_from import other_program
+from holdfast.core.observe.look import look
+from holdfast.core.observe.situation import Sight
+from holdfast.core.observe.snapshot import Refusal, Snapshot
 
 POLICIES: tuple[dict[str, str], ...] = (  # of job lib; at some 10 steps a second, a little and much slack, and none
     {},
@@ -245,6 +249,16 @@ class Jobs(RuleBasedStateMachine):
     def suspend_or_resume(self, job: str, suspend: bool) -> None:
         self._edit(job, suspend=suspend)
 
+    @rule(job=JOBS, tag=st.sampled_from(("1", "2")))
+    def another_program(self, job: str, tag: str) -> None:
+        """Suspended, edited and resumed between two looks of the operator."""
+        self._edit(job, suspend=False, trainer={"image": f"registry.example/train:{tag}", "command": ["train"]})
+
+    @rule(job=JOBS, every=st.sampled_from(("10m", "600s", "1h")))
+    def another_interval(self, job: str, every: str) -> None:
+        if found := self.world.jobs.get(job):
+            self._edit(job, checkpoint={**found.spec["checkpoint"], "every": every})
+
     @rule(job=JOBS, keep=st.sampled_from(((0, 1, 2), (0, 2), (1, 2))))
     def edit_the_grid(self, job: str, keep: tuple[int, ...]) -> None:
         self._edit(job, capacity={"tiers": [TIERS[i] for i in keep], **(self.policy if job == "lib" else {})})
@@ -283,7 +297,8 @@ class Jobs(RuleBasedStateMachine):
         if not hasattr(self, "operator"):
             return
         for name, job in list(self.operator.jobs.items()):
-            check_alive(self.operator.snapshot(name), first := self.operator.decide(name))
+            check_alive(given := self.operator.snapshot(name), first := self.operator.decide(name))
+            self._check_program(given, first)
             if first.trace == ("first pod",):
                 assert first.status == job.status
                 continue
@@ -295,6 +310,12 @@ class Jobs(RuleBasedStateMachine):
             self.operator.jobs[name] = job
             if refusal:
                 self.operator.refusals[name] = refusal
+
+    def _check_program(self, given: Snapshot, decision: Decision) -> None:
+        """No attempt waits, starts or trains on with a program that the spec does not name."""
+        for one in (decision.status.current, decision.status.successor):
+            if one is not None and one.drain is None and other_program(one, given.job.spec):
+                assert look(given, one).sight in (Sight.SILENT, Sight.VANISHED, Sight.NODE_GONE), decision.trace
 
     def teardown(self) -> None:
         """The faults stop: everything comes to rest."""
@@ -375,8 +396,8 @@ class Jobs(RuleBasedStateMachine):
                 return True
             status = job.view().status
             # A budget may be used up while the operator is down; this test does not raise it.
-            paused = job.spec.get("suspend") or status.reason == "BudgetExceeded"
-            return status.phase in (Phase.COMPLETED, Phase.FAILED) or (status.phase is Phase.SUSPENDED and paused)
+            paused = job.spec.get("suspend") or status.reason == "BudgetExceeded" or status.misconfigured
+            return status.phase in (Phase.COMPLETED, Phase.FAILED) or (status.phase is Phase.SUSPENDED and bool(paused))
 
         done = all(not pod.finalized and not pod.deleted_at for pod in self.world.pods.values())
         return done and resting("lib") and resting("plain")

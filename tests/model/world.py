@@ -93,7 +93,7 @@ class World:
         if name in self.pods:
             return None  # the names are ours, and so owner and attempt match
         first = action.attempt == 1 and status is not None and status.attempt == 0
-        ahead = int(status.library and status.successor is None) if status else 0
+        ahead = int(status.fenced_program is not None and status.successor is None) if status else 0
         assert status is None or first or status.attempt + ahead >= action.attempt, "the intent is written first"
         self._check_alone(job, action)
         self.writes += 1
@@ -112,7 +112,7 @@ class World:
             over = other.ended or other.uid in lost or (other.node is None and other.deleted_at)
             outlived = other.deleted_at and self.now >= other.deleted_at + CONFIG.end_margin
             over = over or bool(stored and stored.library and outlived)
-            known = other.fenced or bool(status and status.library)  # that it takes the fence before it trains
+            known = other.fenced or bool(status and status.fenced_program)  # that it takes the fence before it trains
             follows = stored is not None and stored.library and waits_for == other.attempt and known
             assert over or follows, f"attempt {action.attempt} starts while the pod of attempt {other.attempt} lives"
         if waits_for and status and status.successor:

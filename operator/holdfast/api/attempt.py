@@ -21,6 +21,7 @@ Number = Annotated[str, Clip(32)]  # a decimal string
 
 MAX_PODS = 64
 MAX_AVOIDED = 64
+MAX_FIELDS = 64
 MAX_GROUPS = 256  # groups of members; beyond that the operator starts all members again
 
 
@@ -52,9 +53,11 @@ class EndReason(StrEnum):
 
     # The job's spec, a request, or a budget stopped it.
     SUSPENDED = "Suspended"
+    MISCONFIGURED = "Misconfigured"  # a person has to correct something, see status.misconfigured
     BUDGET_EXCEEDED = "BudgetExceeded"
     DEADLINE_EXCEEDED = "DeadlineExceeded"  # spec.activeDeadline
     MOVE_REQUESTED = "MoveRequested"
+    SPEC_CHANGED = "SpecChanged"  # it ran another program, or had another storage
     # The job went to another tier, or no node came in time.
     KEEPING_DEADLINE = "KeepingDeadline"
     RETURNING = "Returning"
@@ -134,6 +137,16 @@ class Departure(Model):
     """The latest time at which the attempt leaves, so that its last save is complete in time."""
 
 
+class FieldDigest(Model):
+    """A field of spec, and a digest of its value."""
+
+    field: Name
+    """Path of the field in spec, such as checkpoint.every."""
+    digest: Name
+    """Digest of the value. The order of a list that is a map does not count, nor how a quantity or a duration is
+    written."""
+
+
 class PodRecord(Model):
     """One pod of an attempt, as last seen."""
 
@@ -192,6 +205,10 @@ class Attempt(Model):
     """The tier as it was when the attempt was decided. Changes of the grid do not affect a running attempt."""
     raised_at: Time
     """When the attempt was decided, before it had any pod."""
+    made_from: Annotated[tuple[FieldDigest, ...], Field(max_length=MAX_FIELDS), KeyedBy("field")] = ()
+    """Fields of spec that its pods are made from; those at their defaults are left out. If trainer or
+    checkpoint.storage has another value in spec, the attempt saves and leaves. The other ones count from the next
+    attempt on."""
     pods: Annotated[tuple[PodRecord, ...], Field(max_length=MAX_PODS), KeyedBy("rank")] = ()
     """Pods of the attempt."""
     nodes: Count = 1

@@ -202,7 +202,8 @@ class Checkpoint(Model):
     """How checkpoints are saved, kept and resumed from."""
 
     storage: Storage
-    """Where checkpoints are stored. It can only be changed while the job is suspended."""
+    """Where checkpoints are stored. It can only be changed while the job is suspended. The other fields of checkpoint
+    can be changed at any time. Pods take a change from the next attempt on; the condition SettingsPending says so."""
     folder: MountPath | None = None
     """Folder in the trainer, such as /outputs, into which a program writes its checkpoints that knows nothing of
     Holdfast. A process beside the program saves each complete checkpoint, and puts the newest one back before the

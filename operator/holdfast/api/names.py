@@ -33,9 +33,9 @@ POD_FINALIZER: Final = "holdfast.dev/end-recorded"
 ANNOTATION_CHECKPOINT: Final = "holdfast.dev/checkpoint-requested"
 ANNOTATION_MOVE: Final = "holdfast.dev/move-requested"
 
-# Annotations on a training pod: a digest of its specification, and two that are removed when it drains.
+# Annotations on a training pod: a hash of the fields of spec that it is made from, and two that go when it drains.
 ANNOTATION_FORGIVEN: Final = "holdfast.dev/forgiven-nodes"  # of a CapacityProfile: JSON, node to time
-ANNOTATION_PROGRAM: Final = "holdfast.dev/program"
+ANNOTATION_MADE_FROM: Final = "holdfast.dev/made-from"
 ANNOTATION_DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 

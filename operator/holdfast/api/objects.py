@@ -56,6 +56,12 @@ class TrainingJob(ApiObject):
     # Pods are named {job}-{attempt}-{rank}: 40 characters leave space for both numbers in a label of 63.
     rules: ClassVar[tuple[Rule, ...]] = (label_rule("metadata.name", 40),)
 
+    @property
+    def most_nodes(self) -> int:
+        """The most nodes that one of its attempts has, or that the next one gets."""
+        attempts = (self.status.current, self.status.successor)
+        return max(self.spec.trainer.nodes, *(one.nodes for one in attempts if one is not None), 1)
+
     @classmethod
     def parse_next(cls, raw: Mapping[str, Any], before: "TrainingJob | None") -> Self:
         """Read the next version of a job. Raises SpecError as `parse` does.

@@ -293,7 +293,7 @@ def _quantity(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _QuantityType:
+class QuantityType:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(_quantity)
 
@@ -307,7 +307,7 @@ class _QuantityType:
         }
 
 
-Quantity = Annotated[str, _QuantityType()]
+Quantity = Annotated[str, QuantityType()]
 """A resource quantity, kept as written; `quantity_value` returns its exact value."""
 
 

@@ -20,7 +20,7 @@ from holdfast.api.scalars import Clip, Count, Duration, Flag, Hours, Money, Step
 from holdfast_protocol.report import MAX_METRICS
 
 MAX_HISTORY = 20
-MAX_CONDITIONS = 16
+MAX_CONDITIONS = 24
 MAX_FAILURES_REMEMBERED = 128
 
 
@@ -208,6 +208,21 @@ class Requests(Model):
     """Id of the order to save that is still open."""
 
 
+class Misconfigured(Model):
+    """Why no attempt of the job can work until a person corrects something."""
+
+    reason: Reason
+    """Why the last attempt ended, in one CamelCase word."""
+    message: Message = ""
+    """Why the last attempt ended, in words."""
+    tier: Name
+    """Tier of that attempt."""
+    pods: Name
+    """Digest of all that the pods of that attempt were made from. Once other pods would be made, the job goes on."""
+    at: Time
+    """When that attempt ended."""
+
+
 class TrainingJobStatus(Model):
     """State of the job. Only Holdfast writes it."""
 
@@ -251,12 +266,9 @@ class TrainingJobStatus(Model):
     """Number of interruptions in a row without a single step between them."""
     fruitless_attempts: Count = 0
     """Number of attempts in a row that were lost, or failed, without progress. spec.failure.maxFruitless limits it."""
-    library: Flag = False
-    """True if the program uses Holdfast's checkpoints: one of its attempts has held the storage fence."""
-    library_program: Name | None = None
-    """Digest of the program and storage that `library` is about. Another program has yet to show that it uses them."""
-    ran_program: Name | None = None
-    """Digest of the program and storage of the newest attempt that has ended after its trainer ran."""
+    fenced_program: Name | None = None
+    """Digest of spec.trainer, spec.checkpoint.storage and spec.checkpoint.folder with which an attempt has held the
+    storage fence: its program uses Holdfast's checkpoints. Another program has yet to show that it does."""
     ledger: Ledger = Ledger()
     """What the job has cost, and what interruptions have cost it."""
     forecast: Forecast = Forecast()
@@ -271,6 +283,9 @@ class TrainingJobStatus(Model):
     """When the first attempt was decided. spec.activeDeadline counts from this time."""
     suspended_at: Time | None = None
     """When the current suspension began. Not set if the job is not suspended."""
+    misconfigured: Misconfigured | None = None
+    """Set while the job is paused until a person corrects something. An edit of what its pods are made from ends the
+    pause; so does suspending the job and resuming it, if the cause was outside of the job."""
     suspended_for: Duration = timedelta(0)
     """Total time of earlier suspensions."""
     finished_at: Time | None = None
@@ -279,4 +294,4 @@ class TrainingJobStatus(Model):
     @property
     def uses_checkpoints(self) -> bool:
         """True if the program has held the storage fence. A checkpoint alone tells nothing of an edited program."""
-        return self.library or (self.current is not None and self.current.fenced)
+        return self.fenced_program is not None or (self.current is not None and self.current.fenced)

@@ -14,12 +14,13 @@ from holdfast.core.capacity.bad_nodes import suspects, to_avoid
 from holdfast.core.capacity.interruptions import interruptions_and_node_time, mean_lifetime
 from holdfast.core.capacity.knowledge import find
 from holdfast.core.decision import Action, CreatePod, Decision, DeletePod, Event, InspectPod, Order, WorldOrder
+from holdfast.core.made_from import MadeFrom, fence_hash, made_from
 from holdfast.core.observe.look import look
 from holdfast.core.observe.members import fresh_ranks, groups_of, inherited, known_imports, pods_by_rank
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Situation
 from holdfast.core.observe.snapshot import Snapshot
-from holdfast.core.pod_manifest import build_pod, program
+from holdfast.core.pod_manifest import build_pod
 from holdfast_protocol.orders import CHECKPOINT, DRAIN, GO
 
 Derived = TypeVar("Derived")
@@ -72,15 +73,17 @@ class Draft:
         return self.status is not stored and self.status != stored
 
     @property
-    def is_other_program(self) -> bool:
-        """True if the job runs another program, or another storage, than the one that has held the storage fence."""
-        known = self.status.library_program
-        return known is not None and known != program(self.snapshot.job)
+    def made_from(self) -> MadeFrom:
+        """The fields that a pod is made from which is created now."""
+        return made_from(self.snapshot.job.spec)
 
     @property
     def is_program_fenced(self) -> bool:
         """True if the job's program, as its spec has it now, is known to take the storage fence."""
-        return self.status.library and not self.is_other_program
+        return self._is_fenced(self.status)
+
+    def _is_fenced(self, status: TrainingJobStatus) -> bool:
+        return status.fenced_program == fence_hash(self.made_from)
 
     def situation(self, role: Role = Role.CURRENT) -> Situation:
         """What is seen of the current attempt, or of its successor, with what was decided so far."""
@@ -173,6 +176,7 @@ class Draft:
             state=AttemptState.INTENDED,
             tier=tier,
             raised_at=self.now,
+            made_from=self.made_from,
             nodes=nodes,
             members=groups_of(born, number),
             retry_at=retry_at,
@@ -208,7 +212,7 @@ class Draft:
         follows need not have ended.
         """
         stored, pods = self.snapshot.job.status, self.snapshot.pods
-        before, ahead = stored.current, int(self.is_program_fenced and stored.successor is None)
+        before, ahead = stored.current, int(self._is_fenced(stored) and stored.successor is None)
         seen = before is None or before.number == attempt.number or any(pod.attempt == before.number for pod in pods)
         clear = all(pod.ended or pod.attempt == attempt.predecessor for pod in pods)
         return attempt.number <= stored.attempt + ahead and seen and clear
@@ -221,7 +225,7 @@ class Draft:
         """
         stored = self.snapshot.job.status
         follows = attempt.number == stored.attempt + 1 and stored.successor is None
-        return follows and self.is_program_fenced and bool(inherited(attempt))
+        return follows and self._is_fenced(stored) and bool(inherited(attempt))
 
     def next_order(self) -> int:
         """The id of a new order."""

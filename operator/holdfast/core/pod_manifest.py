@@ -1,6 +1,5 @@
 """The manifest of an attempt's pod. A job may choose only what its spec allows; Holdfast sets every other field."""
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from holdfast.api.job import S3Storage, Trainer, Volume
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import quantity_value
+from holdfast.core.made_from import hash_of, made_from
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.demand import requested, requested_anywhere
 from holdfast.core.pod_affinity import pod_affinity
@@ -44,16 +44,6 @@ _STAY_ON_SILENT_NODES = [
 def pod_name(job: str, attempt: int, rank: int) -> str:
     """The name of a pod. It depends only on its arguments, so an attempt cannot have two pods of one rank."""
     return f"{job}-{attempt}-{rank}"
-
-
-def program(job: TrainingJob) -> str:
-    """A digest of what may not change while the job is active: its program and the place of its checkpoints.
-
-    Fields with their defaults are left out, so that an operator that knows more fields computes the same.
-    """
-    kept = (job.spec.trainer, job.spec.checkpoint.storage)
-    parts = [part.model_dump_json(exclude_defaults=True) for part in kept]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def build_pod(
@@ -113,7 +103,7 @@ def _metadata(job: TrainingJob, attempt: Attempt, rank: int) -> Manifest:
             names.LABEL_TIER: attempt.tier.name,
         },
         "annotations": {
-            names.ANNOTATION_PROGRAM: program(job),
+            names.ANNOTATION_MADE_FROM: hash_of(made_from(job.spec)),
             names.ANNOTATION_DO_NOT_DISRUPT: "true",
             names.ANNOTATION_SAFE_TO_EVICT: "false",
         },

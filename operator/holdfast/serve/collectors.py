@@ -22,7 +22,7 @@ PHASES = tuple(Recovery.model_fields)  # of a recovery
 # The conditions that have a metric: those that say more than the phase.
 CONDITIONS = (
     "DeadlineAtRisk", "BudgetAtRisk", "PolicyFallback", "CheckpointFailing", "MemoryShort", "ProgressUnreachable",
-    "StartBlocked", "SlowRank", "TierResting", "FeatureOff", "NeverFits",
+    "StartBlocked", "Misconfigured", "SlowRank", "TierResting", "FeatureOff", "NeverFits",
 )  # fmt: skip
 INFO = ("tier", "tier_kind", "node_name", "policy", "accelerator", "attempt")
 

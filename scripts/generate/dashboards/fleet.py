@@ -40,7 +40,7 @@ from scripts.generate.grafana import Dashboard, Panel, Query, choice, thresholds
 
 ROWS_OF_A_TABLE = 15
 TROUBLE = (
-    "CheckpointFailing|MemoryShort|ProgressUnreachable|StartBlocked|SlowRank|DeadlineAtRisk|BudgetAtRisk|FeatureOff"
+    "CheckpointFailing|MemoryShort|ProgressUnreachable|StartBlocked|Misconfigured|SlowRank|DeadlineAtRisk|BudgetAtRisk|FeatureOff"
     "|NeverFits"
 )
 

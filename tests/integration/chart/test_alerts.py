@@ -76,6 +76,8 @@ CASES = (
          fires=(10, 60), quiet=(9, 90)),
     Case("TrainingJobWaitsLong", {f'holdfast_job_phase{{{JOB},phase="Acquiring"}}': "1x60 _x240"}, (40, 65), (20, 90)),
     condition("TrainingJobStartBlocked", "StartBlocked", 15),
+    condition("TrainingJobMisconfigured", "Misconfigured", 1),
+    over("TrainingJobMisconfigured", "Misconfigured"),
     Case("TrainingJobStuck", RUNNING | {f"holdfast_job_step{{{JOB}}}": "0+10x60 600x239"}, (110,), (60, 85)),
     Case("TrainingJobStuck", RUNNING | {f"holdfast_job_step{{{JOB}}}": "0+1x300"}, quiet=(40, 299), also="trains"),
     Case("TrainingJobStuck", RUNNING, quiet=(299,), also="tells no step"),

@@ -197,7 +197,7 @@ class GangWorld:
             job_uid=self.job.metadata.uid,
             attempt=action.attempt, rank=action.rank, phase="Pending", created_at=self.now, finalized=True,
             protected=True, outlives=self.size > 1, address=f"10.0.0.{action.rank}", tier=labels["holdfast.dev/tier"],
-            program=action.manifest["metadata"]["annotations"]["holdfast.dev/program"],
+            made_from=action.manifest["metadata"]["annotations"]["holdfast.dev/made-from"],
         )  # fmt: skip
 
     def _delete(self, action: DeletePod) -> None:

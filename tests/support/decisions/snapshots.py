@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from holdfast.api import names
-from holdfast.api.attempt import Attempt, AttemptState, Drain, EndKind, PodRecord
+from holdfast.api.attempt import Attempt, AttemptState, Drain, EndKind, FieldDigest, PodRecord
 from holdfast.api.model import merge_patch
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import ProfileTier
@@ -15,6 +15,7 @@ from holdfast.api.scalars import parse_time
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.decide import decide
 from holdfast.core.decision import CreatePod, Decision, DeletePod, ReleasePod
+from holdfast.core.made_from import fence_hash, hash_of, made_from
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.nodes import ClusterView, NodeView, Taint
 from holdfast.core.observe.pods import ContainerView, PodView
@@ -24,6 +25,8 @@ from holdfast_protocol.figures import ROWS, Figures
 
 Raw = Mapping[str, Any]
 
+SAME = "of the job"  # stands for a digest of the job's own spec
+OTHER = (FieldDigest(field="trainer", digest="other"), FieldDigest(field="checkpoint.storage", digest="other"))
 NOW = parse_time("2026-11-21T09:00:00Z")
 CONFIG = OperatorConfig(progress_url="https://holdfast.test:8443")
 GRACE = timedelta(seconds=100)
@@ -65,7 +68,19 @@ def job(
     """A job named vision/vit with UID u-job; `changes` replace fields of its spec."""
     metadata = {"name": "vit", "namespace": "vision", "uid": "u-job", "resourceVersion": "7", "generation": 1}
     parsed = TrainingJob.parse({"metadata": {**metadata, **(meta or {})}, "spec": spec(**changes)})
-    return parsed.model_copy(update={"status": status}) if status else parsed
+    return parsed.model_copy(update={"status": _of_job(status, parsed)}) if status else parsed
+
+
+def _of_job(status: TrainingJobStatus, job: TrainingJob) -> TrainingJobStatus:
+    """The status with attempts that run what the job says, and what is known of that program, unless it says others."""
+    fields, changes = made_from(job.spec), dict[str, Any]()
+    for name in ("current", "successor"):
+        one = getattr(status, name)
+        if one is not None and not one.made_from:
+            changes[name] = one.model_copy(update={"made_from": fields})
+    if status.fenced_program == SAME:
+        changes["fenced_program"] = fence_hash(fields)
+    return status.model_copy(update=changes)
 
 
 def attempt(number: int = 1, state: AttemptState = AttemptState.RUNNING, **changes: Any) -> Attempt:
@@ -130,6 +145,7 @@ def pod(number: int = 1, **changes: Any) -> PodView:
         "trainer": container(),
         "requests": {"nvidia.com/gpu": "1"},
         "bound": True,
+        "made_from": SAME,
     }
     return PodView(**{**fields, **changes})
 
@@ -200,7 +216,8 @@ def profile(*tiers: Mapping[str, Any]) -> CapacityProfile:
 
 def snapshot(job: TrainingJob, *pods: PodView, **changes: Any) -> Snapshot:
     """A snapshot at NOW with four ready nodes."""
-    reports = changes.pop("reports", ())
+    reports, whole = changes.pop("reports", ()), hash_of(made_from(job.spec))
+    pods = tuple(replace(one, made_from=whole) if one.made_from == SAME else one for one in pods)
     return Snapshot(
         **{
             "now": NOW,

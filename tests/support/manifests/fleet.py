@@ -73,7 +73,9 @@ def named(job: dict[str, Any], name: str, born: datetime) -> dict[str, Any]:
 def hero(now: datetime) -> dict[str, Any]:
     """A job that runs since three minutes, with two attempts behind it: newer than those of a fleet."""
     seen = {"since": stamp(now - timedelta(hours=31)), "seenAt": stamp(now - timedelta(minutes=4))}
-    status = _moved({**RUNNING, "library": True, "tiers": [{"tier": "spot-a100", "state": "Up"}]}, now - OBSERVED)
+    status = _moved(
+        {**RUNNING, "fencedProgram": "known", "tiers": [{"tier": "spot-a100", "state": "Up"}]}, now - OBSERVED
+    )
     status["tiers"][0] |= seen
     status["progress"]["eta"] = stamp(now + timedelta(hours=3))
     job = raw_job(status=status, capacity={"profile": "gpus"}, goal={"steps": 1000})

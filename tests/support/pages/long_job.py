@@ -65,7 +65,7 @@ def a_job(name: str = "vit-faces") -> TrainingJob:
         for n, tier, node, raised, placed, begun, left, end, first, last, resumed in ATTEMPTS[:4]
     ]  # fmt: skip
     status = {
-        "phase": "Running", "attempt": 5, "tier": "dedicated", "node": "ded-a100-1", "library": True,
+        "phase": "Running", "attempt": 5, "tier": "dedicated", "node": "ded-a100-1", "fencedProgram": "known",
         "reason": "attempt 5 trains on ded-a100-1", "startedAt": at(0),
         "decision": {"action": "Run", "message": "dedicated: spot is out; the deadline allows no wait", "at": at(527)},
         "next": "The job trains. If its node is taken away, it saves, moves, and resumes at the step that it saved.",

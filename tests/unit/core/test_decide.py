@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.support.decisions.snapshots import (  # fmt: skip
     NOW,
+    SAME,
     TIERS,
     at,
     attempt,
@@ -122,9 +123,9 @@ def test_an_attempt_with_a_fence_gets_the_next_number_before_its_pod():
         given = snapshot(job(status(training, **changes)), pod(), *others, cluster=going, reports=[stepped()])
         return [action.promised for action in settled(given).actions if isinstance(action, CreatePod)]
 
-    assert followers(library=True) == [True]
-    assert followers(library=False) == [False]
-    assert followers(pod(0, deleted_at=at(9)), library=True) == [False]  # a third pod lives
+    assert followers(fenced_program=SAME) == [True]
+    assert followers(fenced_program=None) == [False]
+    assert followers(pod(0, deleted_at=at(9)), fenced_program=SAME) == [False]  # a third pod lives
 
 
 # A namespace that is being deleted
@@ -142,9 +143,10 @@ CLOSED = {"namespace_closed": True}
     ],
 )
 def test_a_job_whose_namespace_is_being_deleted_is_left_alone(given_status):
-    decision = settled(snapshot(job(given_status), **CLOSED))
+    given = job(given_status)
+    decision = settled(snapshot(given, **CLOSED))
     assert (decision.trace, decision.actions) == ((), ())
-    assert decision.status is (given_status or decision.status)
+    assert decision.status is given.status
 
 
 def test_the_end_of_a_pod_is_recorded_in_a_namespace_that_is_being_deleted_and_the_pod_is_released():

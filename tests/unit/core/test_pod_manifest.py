@@ -47,7 +47,7 @@ def test_it_belongs_to_its_job_and_carries_our_finalizer():
         "app.kubernetes.io/managed-by": "holdfast", "holdfast.dev/job": "vit", "holdfast.dev/job-uid": "u-job",
         "holdfast.dev/attempt": "3", "holdfast.dev/rank": "0", "holdfast.dev/tier": "spot",
     }  # fmt: skip
-    digest = meta["annotations"].pop("holdfast.dev/program")
+    digest = meta["annotations"].pop("holdfast.dev/made-from")
     assert len(digest) == 16
     assert meta["annotations"] == {
         "karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
@@ -340,13 +340,13 @@ def test_the_pod_satisfies_pod_security_baseline():
     assert not any("hostPath" in volume for volume in spec["volumes"])
 
 
-def test_the_digest_changes_with_the_program_and_the_storage_and_with_nothing_else():
+def test_the_hash_changes_with_what_pods_are_made_from_and_with_nothing_else():
     def digest(**changes):
-        return build(**changes)["metadata"]["annotations"]["holdfast.dev/program"]
+        return build(**changes)["metadata"]["annotations"]["holdfast.dev/made-from"]
 
     other_storage = {"storage": {"s3": {"bucket": "runs", "prefix": "other"}}}
-    assert digest() == digest(goal={"steps": 7}, activeDeadline="1h")
-    assert len({digest(), digest(trainer=TRAINER), digest(checkpoint=other_storage)}) == 3
+    assert digest() == digest(activeDeadline="1h", suspend=True)
+    assert len({digest(), digest(trainer=TRAINER), digest(checkpoint=other_storage), digest(goal={"steps": 7})}) == 4
 
 
 def test_a_pod_of_several_nodes_leaves_the_meeting_to_its_launcher():

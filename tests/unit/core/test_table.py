@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 from tests.support.decisions.snapshots import (  # fmt: skip
     GRACE,
+    OTHER,
+    SAME,
     TIERS,
     at,
     attempt,
@@ -23,6 +25,7 @@ from tests.support.decisions.snapshots import (  # fmt: skip
     stepped,
 )
 from tests.unit.core.table import (
+    edit_cases,
     gang_cases,
     gang_fault_cases,
     leave_and_start_cases,
@@ -37,9 +40,9 @@ from holdfast.api.attempt import AttemptState, Drain
 from holdfast.api.names import ANNOTATION_MOVE
 from holdfast.core.attempt.start import seen_pod
 from holdfast.core.capacity.knowledge import find
+from holdfast.core.made_from import fence_hash, made_from
 from holdfast.core.observe.report import SavedCheckpoint
 from holdfast.core.observe.snapshot import Refusal
-from holdfast.core.pod_manifest import program
 from holdfast.core.table import SUCCESSOR_TABLE, TABLE, always
 
 CASES = (
@@ -50,8 +53,14 @@ CASES = (
     *gang_cases.CASES,
     *gang_fault_cases.CASES,
     *slow_rank_cases.CASES,
+    *edit_cases.CASES,
 )
 ROWS = (*TABLE, *SUCCESSOR_TABLE)
+
+
+def program(given):
+    """The digest of what takes the fence in a job."""
+    return fence_hash(made_from(given.spec))
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -106,21 +115,32 @@ def test_the_deadline_of_a_job_is_said_as_it_is_written():
 
 
 def test_a_job_remembers_that_its_program_asks_for_the_fence():
-    assert settled(snapshot(job(status(attempt())), pod(), reports=[report()])).status.library
-    assert not settled(snapshot(job(status(attempt())), pod(), reports=[report(fenced=False)])).status.library
+    given = job(status(attempt()))
+    assert settled(snapshot(given, pod(), reports=[report()])).status.fenced_program == program(given)
+    assert settled(snapshot(given, pod(), reports=[report(fenced=False)])).status.fenced_program is None
 
 
 def test_that_knowledge_belongs_to_the_program_that_held_the_fence():
-    held = settled(snapshot(job(status(attempt())), pod(program="held"), reports=[report()])).status
-    assert (held.library, held.library_program) == (True, "held")
+    """Breaks if an edit speaks for the program before it: nothing shows that the new one takes the fence."""
+    given = job(status(attempt(made_from=OTHER)))
+    held = settled(snapshot(given, pod(), reports=[report()])).status
+    assert held.fenced_program not in (None, program(given))
+
+
+@pytest.mark.parametrize(("edit", "known"), [({"every": "1h"}, True), ({"folder": "/out"}, False)])
+def test_only_an_edit_of_what_takes_the_fence_makes_it_doubtful(edit, known):
+    """Breaks if an edit of checkpoint.every takes the successors of a job away, or one of its folder does not."""
+    before = job(status(attempt(2, AttemptState.INTENDED), fenced_program=SAME))
+    storage = {"s3": {"bucket": "runs", "prefix": "vision/vit"}}
+    edited = job(before.status, checkpoint={"storage": storage, **edit})
+    assert (settled(snapshot(edited)).status.fenced_program is not None) is known
 
 
 def test_a_new_program_has_to_show_that_it_takes_the_fence():
-    ran = status(attempt(2, AttemptState.INTENDED), library=True, library_program="other")
-    made = settled(snapshot(job(ran))).status
-    assert (made.library, made.library_program) == (False, None)
-    same = ran.model_copy(update={"library_program": program(job())})
-    assert settled(snapshot(job(same))).status.library
+    ran = status(attempt(2, AttemptState.INTENDED), fenced_program="other")
+    assert settled(snapshot(job(ran))).status.fenced_program is None
+    same = ran.model_copy(update={"fenced_program": SAME})
+    assert settled(snapshot(job(same))).status.fenced_program == program(job())
 
 
 # Breaks if what a tier shows an attempt is put down to another number of accelerators than its pods asked for.
@@ -132,13 +152,13 @@ def test_an_attempt_knows_how_many_accelerators_its_pods_ask_for():
 
 
 def test_a_pod_of_another_program_is_not_taken_over_as_promised():
-    given = job(status(FENCED, library=True, library_program="other"))
+    given = job(status(FENCED, fenced_program="other"))
     assert "taken over" not in settled(snapshot(given, pod(), pending(2), reports=[stepped()])).trace
 
 
 def test_no_successor_comes_up_beside_a_program_that_the_job_runs_no_longer():
     going = nodes(node(taints=("aws-node-termination-handler/spot-itn",)))
-    given = job(status(FENCED, library=True, library_program="other"))
+    given = job(status(FENCED.model_copy(update={"made_from": OTHER}), fenced_program="other"))
     assert created(settled(snapshot(given, pod(), cluster=going, reports=[stepped()]))) == []
 
 

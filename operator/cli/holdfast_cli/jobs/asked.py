@@ -62,13 +62,15 @@ async def set_suspended(client: Client, namespace: str, name: str, *, suspended:
     before = await job_api.get_job(client, namespace, name)
     refuse_final(before)
     if before.spec.suspend == suspended:
-        raise CliError(f"{name} is suspended already" if suspended else f"{name} is not suspended")
+        wrong = before.status.misconfigured if not suspended else None
+        hint = "to try it again without an edit, suspend it first, then resume it" if wrong else ""
+        raise CliError(f"{name} is suspended already" if suspended else f"{name} is not suspended", hint=hint)
     await job_api.set_suspend(client, namespace, name, suspended)
 
 
 def move_argument(job: TrainingJob, tier: str | None, node: str | None) -> str:
     """What the request says beside its id. Raises CliError if the options do not fit the job."""
-    name, nodes = job.metadata.name, job.spec.trainer.nodes
+    name, current, nodes = job.metadata.name, job.status.current, job.most_nodes
     if tier and node:
         raise CliError("--tier and --node exclude each other: a move to another tier leaves every node")
     if node and nodes == 1:
@@ -78,7 +80,6 @@ def move_argument(job: TrainingJob, tier: str | None, node: str | None) -> str:
             f"{name} has {nodes} nodes: name the one to leave with --node, or a tier with --tier",
             hint=f"holdfast describe {name} --members shows the nodes",
         )
-    current = job.status.current
     if node and (current is None or current.state is not AttemptState.RUNNING):
         now = f"its attempt {current.number} is {current.state}" if current else "it has no attempt"
         raise CliError(

@@ -72,7 +72,7 @@ def actions(job: TrainingJob, grid: Sequence[Tier], nodes: Sequence[str]) -> Mar
     status, name = job.status, job.metadata.name
     if status.phase is not None and status.phase.final:
         return Markup()
-    several = job.spec.trainer.nodes > 1
+    several = job.most_nodes > 1
     default = "choose" if several else "the first that is up"
     choices = [_Choice("tier", "To tier", [tier.name for tier in grid], default)]
     if several:

@@ -81,7 +81,7 @@ class Pod:
             "rank": 0,
             "created_at": now,
             "tier": self.tier,
-            "program": meta["annotations"][names.ANNOTATION_PROGRAM],
+            "made_from": meta["annotations"][names.ANNOTATION_MADE_FROM],
             "requests": requests_of(action.manifest["spec"]),
         }
         self.name = str(meta["name"])

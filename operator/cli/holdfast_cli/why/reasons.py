@@ -97,6 +97,8 @@ def why_idle(job: TrainingJob) -> str:
         return "the job is being deleted"
     if job.spec.suspend:
         return "spec.suspend is true"
+    if wrong := job.status.misconfigured:
+        return f"the job is paused until it is corrected: {wrong.reason}: {wrong.message}".rstrip(": ")
     if phase is Phase.SUSPENDED:
         return f"the job is suspended: {job.status.reason or 'see its conditions'}"
     return ""

@@ -7,9 +7,9 @@ from holdfast.api.profile import ProfileTier
 from holdfast.core.attempt import start
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft
+from holdfast.core.made_from import MadeFrom, hash_of
 from holdfast.core.observe.look import pod_of
 from holdfast.core.observe.pods import PodView
-from holdfast.core.pod_manifest import program
 from holdfast.core.turn import Turn
 
 
@@ -27,8 +27,7 @@ def take_up(draft: Draft, newest: PodView) -> None:
     because its cost has to be in the books; only the name of its tier is known.
     """
     draft.set(attempt=newest.attempt)
-    alone = draft.snapshot.job.spec.trainer.nodes == 1
-    if alone and newest.attempt == 1 and (attempt := _of_pod(draft, newest)):
+    if not newest.outlives and newest.attempt == 1 and (attempt := _of_pod(draft, newest)):
         draft.set(started_at=attempt.raised_at, suspended_for=timedelta(0), current=attempt)
 
 
@@ -38,16 +37,18 @@ def _of_pod(draft: Draft, pod: PodView) -> Attempt | None:
     if tier is None and pod.node and pod.tier:
         tier = ProfileTier(name=pod.tier, kind="Spot")
     since = min(pod.created_at or draft.now, draft.now)
-    return Attempt(number=pod.attempt, state=AttemptState.INTENDED, tier=tier, raised_at=since) if tier else None
+    if tier is None:
+        return None
+    fields = draft.made_from
+    return Attempt(number=pod.attempt, state=AttemptState.INTENDED, tier=tier, raised_at=since, made_from=fields)
 
 
 def promised_pod(draft: Draft) -> PodView | None:
     """The pod if a pod of the next number exists: a leader promised it, and died before it wrote status."""
-    if not draft.status.library or draft.status.successor is not None:
+    if not draft.is_program_fenced or draft.status.successor is not None:
         return None
     number = draft.status.attempt + 1
-    found = next((pod for pod in draft.snapshot.pods if pod.attempt == number), None)
-    return found if found is not None and draft.is_program_fenced else None
+    return next((pod for pod in draft.snapshot.pods if pod.attempt == number), None)
 
 
 def take_over(draft: Draft, pod: PodView) -> None:
@@ -59,11 +60,17 @@ def take_over(draft: Draft, pod: PodView) -> None:
     draft.set(attempt=pod.attempt)
     if attempt is None or pod.outlives:
         return
-    attempt = attempt.model_copy(update={"predecessor": pod.attempt - 1})  # it may wait for the one before it
+    # It may wait for the one before it.
+    attempt = attempt.model_copy(update={"predecessor": pod.attempt - 1, "made_from": _made_from(attempt, pod)})
     if draft.status.current is None:
         draft.set(current=attempt)
     else:
         draft.set(successor=start.acquiring(draft, attempt))
+
+
+def _made_from(attempt: Attempt, pod: PodView) -> MadeFrom:
+    """What the attempt is made from if that is its pod; empty if the pod is made from something else."""
+    return attempt.made_from if pod.made_from == hash_of(attempt.made_from) else ()
 
 
 def pod_to_adopt(turn: Turn) -> PodView | None:
@@ -77,12 +84,10 @@ def pod_to_adopt(turn: Turn) -> PodView | None:
 def adopt(turn: Turn, pod: PodView) -> None:
     """Go on with a pod that was promised, or whose POST only seemed to fail; a delay that was set does not count.
 
-    The pod was made from the job of that time. If the user has changed the program since, it is not this job's pod.
+    The pod was made from the job of that time. If the user has changed the job since, the attempt has to leave.
     """
     draft = turn.draft
-    if pod.program and pod.program != program(draft.snapshot.job):
-        start.raise_again(turn)
-        return
+    turn.set_attempt(made_from=_made_from(turn.attempt, pod))
     if turn.attempt.predecessor is not None:  # it waits for an attempt that is over
         turn.set_attempt(go=draft.next_order())
     turn.replace_attempt(start.acquiring(draft, turn.attempt))

@@ -12,6 +12,7 @@ from holdfast.core.attempt.placement import tier_to_start
 from holdfast.core.attempt.survivors import survivors
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft
+from holdfast.core.made_from import fence_hash
 from holdfast.core.observe.members import is_member
 from holdfast.core.observe.notices import Notice
 from holdfast.core.observe.pods import PodView
@@ -47,6 +48,20 @@ def drain_to_suspend(turn: Turn, reason: PauseReason) -> None:
     turn.drain(reason, pause_message(draft), grace_end(draft), EndKind.STOPPED)
     draft.explain("Suspend", text)
     draft.event("Suspending" if suspended else reason, text, warning=not suspended)
+
+
+def drain_for_edit(turn: Turn, fields: tuple[str, ...]) -> None:
+    """Order it to save and leave: `fields` of spec say something else than what it runs."""
+    draft, text = turn.draft, other_program_words(turn.attempt, fields)
+    turn.drain(EndReason.SPEC_CHANGED, text, grace_end(draft), EndKind.STOPPED)
+    intend_successor(draft)
+    draft.explain("Migrate", f"{text}: saving and leaving")
+    draft.event(EndReason.SPEC_CHANGED, f"{text}: saving and leaving", warning=True)
+
+
+def other_program_words(attempt: Attempt, fields: tuple[str, ...]) -> str:
+    """Why an attempt has to leave that runs something else than `fields` of spec say."""
+    return f"attempt {attempt.number} does not run what {' and '.join(f'spec.{name}' for name in fields)} says"
 
 
 def drain_unfenced_silent(turn: Turn, lost: Turn) -> None:
@@ -221,7 +236,8 @@ def is_harmless(draft: Draft, attempt: Attempt) -> bool:
     Its program holds the fence, or it has not come that far and is known to take it. Neither counts if the job has got
     another program since: that program may never raise the fence.
     """
-    return (attempt.fenced or draft.status.library) and not draft.is_other_program
+    holds = attempt.fenced and fence_hash(attempt.made_from) == fence_hash(draft.made_from)
+    return holds or draft.is_program_fenced
 
 
 def outlived_grace(turn: Turn) -> bool:

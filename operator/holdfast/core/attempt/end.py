@@ -10,10 +10,10 @@ from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
 from holdfast.core.attempt.cause import Cause, pod_of
 from holdfast.core.attempt.delays import backoff, outage_delay, quick_delay
-from holdfast.core.attempt.failure_rules import give_up, judge
+from holdfast.core.attempt.failure_rules import give_up, hope, judge
 from holdfast.core.attempt.fruitless import count_fruitless, evidence, is_hopeless, made_progress, trainer_started
 from holdfast.core.attempt.parts import gives_part_back, pause_after_giving_back
-from holdfast.core.attempt.pause import pause_reason
+from holdfast.core.attempt.pause import pause_reason, pause_until_corrected
 from holdfast.core.attempt.placement import (
     idle_room,
     in_order,
@@ -25,7 +25,7 @@ from holdfast.core.attempt.placement import (
 from holdfast.core.attempt.survivors import must_leave_node, survivors
 from holdfast.core.attempt.taken import was_node_taken
 from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, End, saved_last_step
-from holdfast.core.books.history import append, has_run
+from holdfast.core.books.history import append
 from holdfast.core.books.ledger import charge, hold, node_hours
 from holdfast.core.capacity import knowledge
 from holdfast.core.capacity.grid import find_tier
@@ -34,12 +34,6 @@ from holdfast.core.observe.members import groups_of, inherited
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.start_trouble import find_start_trouble
 from holdfast.core.turn import Turn, take_turn
-from holdfast_protocol import reasons
-
-# Verdicts that end only a job that never ran. A storage refuses every node; an image may differ between nodes, if its
-# tag was given to another one, or a pull has left a part of it.
-STORAGE_REFUSES = frozenset((reasons.STORAGE_DENIED, reasons.STORAGE_NOT_FOUND, reasons.DATA_INVALID))
-IMAGE_REFUSES = frozenset((EndReason.COMMAND_NOT_FOUND, reasons.COMMAND_NOT_EXECUTABLE, EndReason.PYTHON_INCOMPLETE))
 
 # --- deeds of rows ----------------------------------------------------------------------------------------------------
 
@@ -139,10 +133,7 @@ def end_attempt(
 ) -> None:
     """Record the end of the current attempt, count it, and decide what comes next. `cause`: what ended it, if seen."""
     draft, progressed = turn.draft, made_progress(turn)
-    if end.reason in STORAGE_REFUSES | IMAGE_REFUSES and has_run(draft):
-        anywhere = end.reason in STORAGE_REFUSES
-        end = replace(end, kind=EndKind.INTERRUPTION, infrastructure=True, anywhere=anywhere)
-    end = judge(draft.snapshot.job.spec.failure.failure_rules, end)
+    end = judge(draft.snapshot.job.spec.failure.failure_rules, hope(turn, end))
     fruitless = count_fruitless(turn, end)
     end = give_up(draft, end, fruitless=fruitless)
     _close(turn, end, ended_at=ended_at, estimated=estimated, fruitless=fruitless, pod=cause.pod if cause else None)
@@ -151,6 +142,9 @@ def end_attempt(
     match end.kind:
         case EndKind.COMPLETED:
             finish_job(draft, Phase.COMPLETED, end.reason, end.message or "training is complete")
+        case EndKind.MISCONFIGURED if end.pauses:
+            pause_until_corrected(draft, turn.attempt, end.reason, end.message)
+            _go_on(turn)
         case EndKind.MISCONFIGURED:
             finish_job(draft, Phase.FAILED, end.reason, end.message)
         case EndKind.FAILURE | EndKind.INTERRUPTION if is_hopeless(draft):
@@ -334,8 +328,7 @@ def _close(
     """Put the attempt into history and its sums into the ledger. `pod`: the one that its end is about."""
     draft, record = turn.draft, _record(turn, end, ended_at, pod_of(turn, end, pod or turn.pod), estimated=estimated)
     record = record.model_copy(update={"fruitless": fruitless})
-    ran = turn.pod.program if turn.pod else ""
-    append(draft, record, turn.attempt.tier.kind, nodes=turn.attempt.nodes, ran=ran)
+    append(draft, record, turn.attempt.tier.kind, nodes=turn.attempt.nodes)
     granted, taken, refusal = turn.attempt.granted, was_node_taken(turn, end), draft.snapshot.refusal_of(turn.attempt)
     known, asked = draft.status.tiers, turn.attempt.accelerators
     draft.set(

@@ -1,15 +1,23 @@
-"""What is decided beforehand about failures of the program: spec.failure.rules, and hangs that come again."""
+"""What is decided beforehand about ends: spec.failure.rules, hangs that come again, and refusals that may pass."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from holdfast.api.attempt import EndKind, EndReason
 from holdfast.api.failure import FailureRule
+from holdfast.core.attempt.fruitless import has_run
 from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, End
 from holdfast.core.books.history import not_stopped
 from holdfast.core.draft import Draft
+from holdfast.core.turn import Turn
+from holdfast_protocol import reasons
 
 HANGS = 3  # in a row without progress, after which the job ends
+# What may pass without an edit of the job. A storage refuses every node; an image may differ between nodes, if its tag
+# was given to another one, or a pull has left a part of it.
+STORAGE_REFUSES = frozenset((reasons.STORAGE_DENIED, reasons.STORAGE_NOT_FOUND, reasons.DATA_INVALID))
+IMAGE_REFUSES = frozenset((EndReason.COMMAND_NOT_FOUND, reasons.COMMAND_NOT_EXECUTABLE, EndReason.PYTHON_INCOMPLETE))
+REFUSALS = 5  # attempts in a row that met the same, after which it does not pass by itself
 
 
 def judge(rules: Sequence[FailureRule], end: End) -> End:
@@ -41,6 +49,27 @@ def give_up(draft: Draft, end: End, *, fruitless: bool) -> End:
     name = draft.snapshot.job.metadata.name
     words = f"{HANGS} attempts in a row hung without progress; holdfast evidence {name} shows what their ranks did"
     return replace(end, action="Fail", message=f"{words}; the last: {end.message}"[:MESSAGE_LIMIT])
+
+
+def hope(turn: Turn, end: End) -> End:
+    """The end of an attempt that can never work as it is, for a job that has something to lose: the job does not fail.
+
+    It pauses, unless that may pass by itself: then the attempt counts as an interruption, and the next one tries again.
+    """
+    if end.kind is not EndKind.MISCONFIGURED or not has_run(turn):
+        return end
+    if end.reason not in STORAGE_REFUSES | IMAGE_REFUSES or _was_hoped_often(turn.draft, end.reason):
+        return replace(end, pauses=True)
+    anywhere = end.reason in STORAGE_REFUSES
+    return replace(end, kind=EndKind.INTERRUPTION, infrastructure=True, anywhere=anywhere)
+
+
+def _was_hoped_often(draft: Draft, reason: str) -> bool:
+    """True if the last attempts ended for this reason too, or one more without progress would end the job."""
+    if draft.status.fruitless_attempts + 1 >= draft.snapshot.job.spec.failure.max_fruitless:
+        return True
+    last = not_stopped(draft.status.history)[1 - REFUSALS :]
+    return len(last) == REFUSALS - 1 and all(one.reason == reason for one in last)
 
 
 def _fits(rule: FailureRule, end: End) -> bool:

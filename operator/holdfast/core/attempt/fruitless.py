@@ -41,6 +41,12 @@ def made_progress(turn: Turn) -> bool:
     return not turn.attempt.fenced and started is not None and until - started >= PROGRESS_WITHOUT_STEPS
 
 
+def has_run(turn: Turn) -> bool:
+    """True if the trainer of an earlier attempt ran, or this attempt made progress: the job has something to lose."""
+    ran_at = turn.draft.status.ledger.ran_at
+    return (ran_at is not None and ran_at < turn.attempt.raised_at) or made_progress(turn)
+
+
 def trainer_started(turn: Turn, since: datetime) -> datetime | None:
     """When the trainer started, at the earliest `since`; from the pod if the operator was down at that time."""
     attempt, seen = turn.attempt, turn.pod.trainer.started_at if turn.pod and turn.pod.trainer else None
@@ -106,7 +112,7 @@ def evidence(draft: Draft) -> str:
 def _gained(turn: Turn) -> bool:
     """True if the next attempt starts further than this one did, as far as that is known."""
     attempt = turn.attempt
-    if not (attempt.fenced or turn.draft.status.library):
+    if not (attempt.fenced or turn.draft.status.fenced_program):
         return made_progress(turn)
     started_at = attempt.resumed_step or (attempt.first_step or 1) - 1
     return max(_saved_steps(turn), default=0) > started_at

@@ -1,36 +1,61 @@
-"""Why a job is paused although nothing is wrong with it: spec.suspend, or its budget."""
+"""Why a job is paused: spec.suspend, its budget, or something that a person has to correct."""
 
 from datetime import timedelta
 from decimal import Decimal
 from typing import Literal
 
-from holdfast.api.attempt import EndReason
+from holdfast.api.attempt import Attempt, EndReason
 from holdfast.api.profile import ProfileTier
-from holdfast.api.status import Ledger
+from holdfast.api.status import Ledger, Misconfigured
 from holdfast.core.attempt import placement
 from holdfast.core.books import ledger
 from holdfast.core.capacity.budget import BudgetForecast, forecast
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft, Role
+from holdfast.core.made_from import pods_hash
 from holdfast.core.observe.members import paid_nodes
 from holdfast.core.turn import take_turn
 
-PauseReason = Literal[EndReason.SUSPENDED, EndReason.BUDGET_EXCEEDED]
+PauseReason = Literal[EndReason.SUSPENDED, EndReason.MISCONFIGURED, EndReason.BUDGET_EXCEEDED]
 
 
 def pause_reason(draft: Draft) -> PauseReason | None:
-    """Why the job must not run now, or None: spec.suspend, or a budget that it would exceed."""
+    """Why the job must not run now, or None: spec.suspend, no attempt can work, or a budget that it would exceed."""
     if draft.snapshot.job.spec.suspend:
         return EndReason.SUSPENDED
+    if draft.status.misconfigured:
+        return EndReason.MISCONFIGURED
     found = budget_forecast(draft)
     return EndReason.BUDGET_EXCEEDED if found is not None and found.pause else None
 
 
 def pause_message(draft: Draft) -> str:
     """Why the job must not run now, in words."""
+    if (wrong := draft.status.misconfigured) and not draft.snapshot.job.spec.suspend:
+        return f"the job needs a correction: {wrong.reason}: {wrong.message}".rstrip(": ")
     if draft.snapshot.job.spec.suspend or (found := budget_forecast(draft)) is None:
         return "spec.suspend is true"
     return f"spec.capacity.budget: {found.reason}"
+
+
+def pause_until_corrected(draft: Draft, attempt: Attempt, reason: str, message: str) -> None:
+    """Pause the job: `attempt` ended in a way in which every attempt would end whose pods are made from the same."""
+    pods = pods_hash(attempt.made_from, attempt.tier)
+    found = Misconfigured(reason=reason, message=message, tier=attempt.tier.name, pods=pods, at=draft.now)
+    draft.set(misconfigured=found)
+
+
+def may_try_again(draft: Draft) -> bool:
+    """True if the job was misconfigured, and its next pods would be made from other values, or a person suspends it."""
+    wrong, snapshot = draft.status.misconfigured, draft.snapshot
+    if wrong is None:
+        return False
+    return snapshot.job.spec.suspend or wrong.pods != pods_hash(draft.made_from, find_tier(snapshot.grid, wrong.tier))
+
+
+def try_again(draft: Draft) -> None:
+    """Forget what was wrong: nobody knows any more."""
+    draft.set(misconfigured=None)
 
 
 def budget_forecast(draft: Draft) -> BudgetForecast | None:

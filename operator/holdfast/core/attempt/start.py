@@ -7,14 +7,16 @@ from holdfast.api.attempt import Attempt, AttemptState, EndKind, EndReason, PodR
 from holdfast.api.scalars import format_duration
 from holdfast.core.attempt import end, parts, placement
 from holdfast.core.attempt.delays import CREATION, backoff
+from holdfast.core.attempt.fruitless import has_run
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.taken import was_granted
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.books import ledger
-from holdfast.core.books.history import has_run, settle_interruption
+from holdfast.core.books.history import settle_interruption
 from holdfast.core.capacity import knowledge
 from holdfast.core.capacity.grid import acquire_timeout
 from holdfast.core.draft import Draft, Role
+from holdfast.core.made_from import fence_hash, hash_of
 from holdfast.core.observe.demand import accelerators_on
 from holdfast.core.observe.members import few_enough, fresh_ranks, is_member
 from holdfast.core.observe.nodes import NodeView
@@ -22,7 +24,6 @@ from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.report import Report
 from holdfast.core.observe.situation import is_live
 from holdfast.core.observe.snapshot import Refusal
-from holdfast.core.pod_manifest import program
 from holdfast.core.turn import Turn
 
 INVALID = 422  # HTTP status of a refusal: the API server will never accept this pod
@@ -109,8 +110,11 @@ def create_beside(turn: Turn, current: Attempt) -> None:
 
 def _create(turn: Turn, *, predecessor: int | None) -> None:
     draft = turn.draft
-    if draft.is_other_program:  # it has yet to show that it takes the storage fence
-        draft.set(library=False, library_program=None)
+    if turn.attempt.made_from != draft.made_from:  # since then, spec was changed: its pods must all be the same
+        raise_again(turn)
+        return
+    if not draft.is_program_fenced:  # it has yet to show that it takes the storage fence
+        draft.set(fenced_program=None)
     turn.replace_attempt(acquiring(draft, turn.attempt.model_copy(update={"predecessor": predecessor})))
     draft.create_pods(turn.attempt)
     draft.wake(draft.now + draft.snapshot.config.missing_after)
@@ -145,7 +149,8 @@ def use_avoided(turn: Turn) -> None:
 def raise_again(turn: Turn) -> None:
     """Raise the number again for a pod that should exist and does not: it was lost, or was never created."""
     attempt, seen = ledger.hold(turn.attempt, turn.held(turn.now)), turn.situation.members
-    there = few_enough({member.rank: member.born for member in seen if member.goes_on})
+    same = hash_of(turn.draft.made_from)
+    there = few_enough({one.rank: one.born for one in seen if one.goes_on and one.pod and one.pod.made_from == same})
     again = turn.draft.raise_attempt(attempt.tier, avoid=attempt.avoid_nodes, keep=there)
     kept: dict[str, object] = {"acquire_deadline": attempt.acquire_deadline, "replaced": attempt.replaced}
     kept |= {"waits_since": attempt.waits_since, "given_back": attempt.given_back}
@@ -180,15 +185,15 @@ def was_refused(turn: Turn) -> Refusal | None:
 
 
 def note_refusal(turn: Turn, refusal: Refusal) -> None:
-    """Wait after a quota, a LimitRange, PodSecurity or a webhook refused the pod, and show the message. Or fail.
+    """Wait after a quota, a LimitRange, PodSecurity or a webhook refused the pod, and show the message. Or end.
 
-    The job fails if its pod is invalid, or if the Pod Security Standard of the namespace has refused it many times. A
-    job that has run does not fail: an admission policy may give the same answers, and a person may correct the policy.
+    The attempt ends if its pod is invalid, or if the Pod Security Standard of the namespace has refused it many times.
+    A job that has run waits for the namespace: a person may correct its standard, and waiting costs nothing.
     """
     text = refusal.message[:512] + _advice(turn.draft, refusal)
     invalid = refusal.status == INVALID and not DENIED.search(refusal.message)
     often = POD_SECURITY in text and turn.attempt.refusals + 1 >= POD_SECURITY_TRIES
-    if (invalid or often) and not has_run(turn.draft):
+    if invalid or (often and not has_run(turn)):
         turn.draft.refusal_handled = True
         reason = EndReason.POD_INVALID if invalid else EndReason.POD_REFUSED
         end.end_attempt(turn, End(EndKind.MISCONFIGURED, reason, text))
@@ -320,8 +325,7 @@ def learn(turn: Turn, report: Report) -> None:
         _learn_first_step(turn, report)
     turn.set_attempt(fenced=turn.attempt.fenced or report.fenced)
     if report.fenced:
-        known = (turn.pod.program if turn.pod else "") or program(draft.snapshot.job)
-        draft.set(library=True, library_program=known)
+        draft.set(fenced_program=fence_hash(turn.attempt.made_from))
 
 
 def _learn_first_step(turn: Turn, report: Report) -> None:

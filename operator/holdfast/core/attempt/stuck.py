@@ -1,8 +1,8 @@
 """A container of Holdfast that cannot start: a bad image, a missing Secret, a registry that does not give the image.
 
 Such trouble may pass: a Secret is applied later, a registry answers again. So the attempt gives its node back and the
-next one starts after a growing delay. Only what a person has to correct ends the job: a name that no image can have, or
-a refusal that two attempts in a row met.
+next one starts after a growing delay. Only what a person has to correct ends or pauses the job: a name that no image
+can have, or a refusal that several attempts in a row met.
 """
 
 import re
@@ -10,9 +10,10 @@ import re
 from holdfast.api import names
 from holdfast.api.attempt import EndKind
 from holdfast.core.attempt.end import end_attempt
+from holdfast.core.attempt.failure_rules import REFUSALS
+from holdfast.core.attempt.fruitless import has_run
 from holdfast.core.attempt.why_ended import End
-from holdfast.core.books.history import has_run, not_stopped
-from holdfast.core.draft import Draft
+from holdfast.core.books.history import not_stopped
 from holdfast.core.observe.pods import ContainerView
 from holdfast.core.observe.start_trouble import is_ours
 from holdfast.core.turn import Turn
@@ -59,7 +60,7 @@ def fail_stuck(turn: Turn, container: ContainerView) -> None:
     """End the attempt: misconfigured if it can never work, otherwise an interruption, after which another attempt
     follows."""
     reason, text = container.waiting or "", f"container {container.name}: {container.message}"
-    if container.name == names.TRAINER_CONTAINER and _can_never_work(turn.draft, reason, container.message):
+    if container.name == names.TRAINER_CONTAINER and _can_never_work(turn, reason, container.message):
         end_attempt(turn, End(EndKind.MISCONFIGURED, reason, text))
         return
     anywhere = reason not in STUCK_BY_NODE and not _NO_WAY.search(container.message)
@@ -75,13 +76,12 @@ def is_refused(reason: str, message: str) -> bool:
     return bool(_REFUSED.search(message)) and not _PASSING.search(message)
 
 
-def _can_never_work(draft: Draft, reason: str, message: str) -> bool:
-    """True if no image can have that name, or the attempt before was refused too. Not if the program has run."""
-    if has_run(draft):
-        return False
-    status = draft.status
+def _can_never_work(turn: Turn, reason: str, message: str) -> bool:
+    """True if no image can have that name, or the attempts before were refused too: one, or more if the job has run."""
     if reason == INVALID_IMAGE:
         return True
-    before = next(reversed(not_stopped(status.history)), None)
-    again = before is not None and status.fruitless_interruptions > 0 and is_refused(before.reason, before.message)
-    return again and is_refused(reason, message)
+    others = REFUSALS - 1 if has_run(turn) else 1
+    before = not_stopped(turn.draft.status.history)[-others:]
+    if len(before) < others or turn.draft.status.fruitless_interruptions < others:
+        return False
+    return is_refused(reason, message) and all(is_refused(one.reason, one.message) for one in before)

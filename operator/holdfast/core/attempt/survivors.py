@@ -6,11 +6,11 @@ from holdfast.api.attempt import Attempt, EndReason
 from holdfast.api.failure import FailureAction
 from holdfast.core.books.history import not_stopped
 from holdfast.core.draft import Draft
+from holdfast.core.made_from import hash_of
 from holdfast.core.observe.members import few_enough
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Situation
 from holdfast.core.observe.start_trouble import find_start_trouble
-from holdfast.core.pod_manifest import program
 
 # Attempts in a row without a new step, after which the node of the last cause is left, and after which all pods are
 # started again: something in them may be broken that no restart of the program mends.
@@ -34,20 +34,19 @@ def must_leave_node(draft: Draft, attempt: Attempt, action: FailureAction | None
 def survivors(draft: Draft, attempt: Attempt, seen: Situation, avoid: tuple[str, ...] = ()) -> dict[int, int]:
     """By rank: the number of the attempt that created the pod, for each pod that can go on.
 
-    Pods on the nodes of `avoid` do not go on, and neither do pods that cannot start: a new pod gives its node back, and
-    tries again. Empty if the next attempt starts all pods again.
+    Pods on the nodes of `avoid` do not go on, nor do pods that are made from other values of the spec, nor pods that
+    cannot start: a new pod gives its node back, and tries again. Empty if the next attempt starts all pods again.
     """
-    nodes = draft.snapshot.job.spec.trainer.nodes
-    if attempt.nodes == 1 or attempt.nodes != nodes or draft.status.fruitless_attempts >= COLD_AFTER:
+    if attempt.nodes == 1 or draft.status.fruitless_attempts >= COLD_AFTER:
         return {}
-    made_for = program(draft.snapshot.job)
+    same = hash_of(draft.made_from)
     kept = {
         member.rank: member.born
         for member in seen.members
-        if member.goes_on and member.pod and _may_go_on(member.pod, made_for, avoid)
+        if member.goes_on and member.pod and _may_go_on(member.pod, same, avoid)
     }
     return few_enough(kept)
 
 
-def _may_go_on(pod: PodView, made_for: str, avoid: tuple[str, ...]) -> bool:
-    return pod.program == made_for and pod.node not in avoid and find_start_trouble(pod) is None
+def _may_go_on(pod: PodView, same: str, avoid: tuple[str, ...]) -> bool:
+    return pod.made_from == same and pod.node not in avoid and find_start_trouble(pod) is None

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from holdfast.api.attempt import EndReason
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
+from holdfast.core import made_from
 from holdfast.core.attempt import end
 from holdfast.core.attempt.pause import PauseReason, pause_message, pause_reason
 from holdfast.core.draft import Draft
@@ -14,6 +15,16 @@ from holdfast.core.turn import Turn
 def must_pause(turn: Turn) -> PauseReason | None:
     """The reason if spec.suspend is set, or the job would exceed its budget."""
     return pause_reason(turn.draft)
+
+
+def other_program(turn: Turn) -> tuple[str, ...] | None:
+    """The fields if spec names another program, or another storage, than the attempt runs."""
+    return made_from.other_program(turn.attempt, turn.draft.snapshot.job.spec) or None
+
+
+def stop_waiting(turn: Turn, _fields: tuple[str, ...]) -> None:
+    """Give the attempt up, which has not started; the next one runs what spec says."""
+    end.stop_waiting(turn, EndReason.SPEC_CHANGED)
 
 
 def must_be_marked(draft: Draft) -> PauseReason | None:

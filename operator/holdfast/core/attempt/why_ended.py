@@ -30,6 +30,7 @@ class End:
     program failed because another one was gone, as its launcher knows it; None if only the message can tell.
     `hang` is what the ranks of the node did when the training hung.
     `at_fault` says that this shows that the node was the cause.
+    `pauses` says that the job waits for a correction in place of failing.
     `exit_code` is that of the program, as a shell gives it (128 + N for signal N); None if it is not known. `action` is
     what the user has decided about it.
     """
@@ -45,6 +46,7 @@ class End:
     action: FailureAction | None = None
     hang: Hang | None = None
     at_fault: bool = False
+    pauses: bool = False
 
     @property
     def blames_node(self) -> bool:

@@ -11,18 +11,16 @@ from holdfast.api.profile import TierKind
 from holdfast.core.books.ledger import add_record, settle, split
 from holdfast.core.capacity.rotation import PAUSES
 from holdfast.core.draft import Draft
-from holdfast.core.pod_manifest import program
 
 LENGTH = 20
 BYTES = 16 * 1024
 
 
-def append(draft: Draft, record: AttemptRecord, kind: TierKind, *, nodes: int = 1, ran: str = "") -> None:
+def append(draft: Draft, record: AttemptRecord, kind: TierKind, *, nodes: int = 1) -> None:
     """Add the record of an attempt that is over. A record that no longer fits is dropped; the ledger still counts it.
     If the steps that its end has cost are not known by then, they will never be.
 
-    `nodes`: how many it had at once. `ran`: the digest of the program that its pod was made for; if it is empty, that
-    is the job's program.
+    `nodes`: how many it had at once.
 
     While no tier has a node, every walk of the grid adds a record every few minutes. Only the newest walk is kept, so
     that waiting does not push out older events.
@@ -39,22 +37,6 @@ def append(draft: Draft, record: AttemptRecord, kind: TierKind, *, nodes: int = 
     kept = [*(entry.number for entry in history), *(number for number in alive if number != record.number)]
     folded = max(ledger.folded_through, min(kept, default=record.number + 1) - 1)
     draft.set(history=history, ledger=ledger.model_copy(update={"folded_through": folded}))
-    if record.started_at is not None:
-        draft.set(ran_program=ran or program(draft.snapshot.job))
-
-
-def has_run(draft: Draft) -> bool:
-    """True if the job's program ran in an attempt that has ended: what worked once does not end the job at once.
-
-    An edited program has yet to run. A status without `ranProgram`, as an earlier version wrote it, does not say which
-    program ran: there, every attempt counts.
-    """
-    status = draft.status
-    if status.ran_program is not None:
-        return status.ran_program == program(draft.snapshot.job)
-    return any(one.steps_trained for one in status.ledger.by_tier) or any(
-        record.started_at for record in status.history
-    )
 
 
 def not_stopped(history: Sequence[AttemptRecord]) -> list[AttemptRecord]:
@@ -86,8 +68,8 @@ def settle_interruption(
     since = before.last_step_at or before.ended_at
     after = (*(one.raised_at for one in history[index + 1 :]), attempt.raised_at)
     for one, next_raised_at in zip(history[index:], after, strict=True):
-        if one.reason in PAUSES:
-            since = max(since, next_raised_at)  # the suspension was the user's choice: only the restart counts
+        if one.reason in PAUSES or one.kind is EndKind.MISCONFIGURED:
+            since = max(since, next_raised_at)  # the job waited for a person: only the restart counts
     if lags and before.steps_lost is None and (before.last_step or 0) <= (resumed_step or 0):
         counted = False
     lost = max((before.last_step or 0) - (resumed_step or 0), 0) if counted else None

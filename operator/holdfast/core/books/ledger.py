@@ -130,7 +130,7 @@ def settle(ledger: Ledger, before: AttemptRecord, after: AttemptRecord, lost_by_
 
 def counts_steps(status: TrainingJobStatus) -> bool:
     """True if it is known how many steps were trained twice. A program that tells no steps may have lost some."""
-    tells = status.library or status.ledger.steps_lost or any(one.steps_trained for one in status.ledger.by_tier)
+    tells = status.fenced_program or status.ledger.steps_lost or any(one.steps_trained for one in status.ledger.by_tier)
     return not status.ledger.uncounted_restarts and bool(tells or not status.restarts.interruptions)
 
 

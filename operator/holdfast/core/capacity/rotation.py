@@ -11,7 +11,8 @@ from itertools import takewhile
 from holdfast.api.attempt import AttemptRecord, EndReason
 from holdfast.core.capacity.policy_input import TierView
 
-PAUSES = frozenset((EndReason.SUSPENDED, EndReason.BUDGET_EXCEEDED))
+# The user, or a budget, stopped the attempt: this says nothing of its tier, and the search starts again.
+PAUSES = frozenset((EndReason.SUSPENDED, EndReason.BUDGET_EXCEEDED, EndReason.SPEC_CHANGED))
 
 
 def refusals(history: Sequence[AttemptRecord]) -> Mapping[str, datetime]:

@@ -87,7 +87,7 @@ class PodView:
     others_run: bool = False  # a container that Holdfast did not add has not ended
     protected: bool = False  # it still has the do-not-disrupt annotations
     tier: str = ""  # name of the tier that the pod was made for
-    program: str = ""  # digest of the program and storage that the pod was made for; empty if there is none
+    made_from: str = ""  # hash of the fields of spec that the pod is made from; empty if there is none
     requests: Requests = field(default_factory=dict)  # what its trainer asks for: quantities by resource
     address: str = ""  # its IP address, as its kubelet says
     outlives: bool = False  # its job has several nodes: later attempts may take the pod over
@@ -162,7 +162,7 @@ class PodView:
             others_run=any(not one.ended for name, one in containers.items() if name != names.TRAINER_CONTAINER),
             protected=names.ANNOTATION_DO_NOT_DISRUPT in annotations,
             tier=labels.get(names.LABEL_TIER, ""),
-            program=annotations.get(names.ANNOTATION_PROGRAM, ""),
+            made_from=annotations.get(names.ANNOTATION_MADE_FROM, ""),
             requests=requests_of(spec),
             address=status.get("podIP", ""),
             outlives=_nodes_of(spec) > 1,

@@ -58,7 +58,8 @@ def _reason(draft: Draft, s: Situation) -> str | None:
     status, current = draft.status, draft.status.current
     if current is None:
         if status.suspended_at:
-            return pause_reason(draft) or EndReason.SUSPENDED
+            why = pause_reason(draft) or EndReason.SUSPENDED
+            return status.misconfigured.reason if why is EndReason.MISCONFIGURED and status.misconfigured else why
         return "ProfileNotFound" if _missing_profile(draft) else None
     if current.state is AttemptState.DRAINING and current.drain:
         if stuck_pod(draft, s):

@@ -29,6 +29,11 @@ def _next(draft: Draft) -> str:
             return "Nothing: the job has failed for good. Fix the cause, delete the job, apply it again."
         case Phase.SUSPENDED if status.reason == EndReason.BUDGET_EXCEEDED:
             return f"The job waits for a higher spec.capacity.budget; {_goes_on(draft)}."
+        case Phase.SUSPENDED if wrong := status.misconfigured:
+            return (
+                f"The job waits for a correction ({wrong.reason}): edit its spec, or its tier; {_goes_on(draft)}. If "
+                "the cause was outside of both, correct it, then suspend the job and resume it."
+            )
         case Phase.SUSPENDED:
             return f"The job waits for spec.suspend: false; {_goes_on(draft)}."
     attempt, said = status.current, status.decision

@@ -15,6 +15,7 @@ from holdfast.core.status.old_pods import tidy_pods
 from holdfast.core.status.progress import rest_progress
 from holdfast.core.status.resting_tiers import show_resting_tiers
 from holdfast.core.status.slow_ranks import show_slow_ranks
+from holdfast.core.status.spec_conditions import show_spec_conditions
 from holdfast.core.status.staging import show_staging
 from holdfast.core.status.start_blocked import inspect_unprepared, show_start_trouble
 from holdfast.core.status.what_next import tell_next
@@ -39,6 +40,7 @@ def wrap_up(draft: Draft, s: Situation) -> None:
         set_forecast_conditions(draft)
         show_resting_tiers(draft)
         show_slow_ranks(draft, s)
+        show_spec_conditions(draft)
         set_conditions(draft, s)
         _follow_changes(draft)
         _look_again(draft)

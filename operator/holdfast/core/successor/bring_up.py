@@ -18,6 +18,7 @@ from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.placement import other_tier
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.capacity.grid import find_tier
+from holdfast.core.made_from import for_pods, other_program
 from holdfast.core.observe.notices import Notice
 from holdfast.core.observe.pods import ContainerView, PodView
 from holdfast.core.observe.situation import Sight
@@ -63,23 +64,20 @@ def let_pass(turn: Turn) -> None:
 
 
 def is_unwanted(turn: Turn) -> bool:
-    """True if the job must pause, or its tier is not better any more."""
+    """True if the job must pause, its tier is not better any more, or it does not run what spec says."""
     draft, attempt, current = turn.draft, turn.attempt, turn.draft.status.current
+    if other_program(attempt, draft.snapshot.job.spec):
+        return True
     if current is None or (attempt.state is not AttemptState.INTENDED and pause_reason(draft)):
         return True
     if attempt.scheduled_at:
         return False
     tier = find_tier(draft.snapshot.grid, attempt.tier.name)
-    if tier and _for_pods(tier) != _for_pods(attempt.tier):
+    if tier and for_pods(tier) != for_pods(attempt.tier):
         return True  # its pod waits for nodes as the tier described them before
     if current.state is not AttemptState.RUNNING or current.departure or depart.is_for_slow_node(current, attempt):
         return False
     return not change_tier.is_wanted(draft, current, attempt)
-
-
-def _for_pods(tier: ProfileTier) -> ProfileTier:
-    """The tier without the fields that make no difference to a pod."""
-    return tier.model_copy(update={"price_per_node_hour": None, "pace": None, "observation": None})
 
 
 def drop_unwanted(turn: Turn) -> None:

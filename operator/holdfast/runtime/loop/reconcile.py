@@ -129,7 +129,7 @@ class Reconciler:
             pods=mine,
             cluster=self._cache.cluster,
             reports=reports,
-            members=self._executor.members.of(pod.uid for pod in mine) if seen.spec.trainer.nodes > 1 else {},
+            members=self._executor.members.of(pod.uid for pod in mine),
             room=self._cache.room(),
             inspections=self._executor.inspector.of(pod.uid for pod in mine),
             profile=self._cache.profiles.get(seen.spec.capacity.profile or ""),

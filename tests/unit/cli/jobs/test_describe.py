@@ -74,7 +74,7 @@ def test_what_is_not_known_of_a_program_without_the_library_is_not_told() -> Non
 def test_a_program_that_tells_no_steps() -> None:
     ledger = {**RUNNING["ledger"], "stepsLost": 0, "goodput": None, "byTier": []}
     assert "0 steps done twice" not in shown({"checkpoint": None, "ledger": ledger})
-    assert "0 steps done twice" in shown({"checkpoint": None, "ledger": ledger, "library": True})
+    assert "0 steps done twice" in shown({"checkpoint": None, "ledger": ledger, "fenced_program": "known"})
 
 
 # Breaks if a job whose next attempt has not made a step yet is said to have done no step twice.

@@ -1,5 +1,6 @@
 """How long a job waits after an attempt that gained nothing."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -16,11 +17,11 @@ from tests.support.decisions.snapshots import (
     status,
     verdict,
 )
+from tests.support.decisions.snapshots import spec as job_spec
 
 from holdfast.api.attempt import AttemptState, EndKind
-from holdfast.api.status import Phase
+from holdfast.api.status import Ledger, Phase
 from holdfast.core.observe.snapshot import Refusal
-from holdfast.core.pod_manifest import program
 
 
 def delay_after(interruptions, exit_code):
@@ -42,7 +43,8 @@ def test_after_many_interruptions_of_the_platform_the_delay_grows_to_an_hour():
 
 
 def after(*seen, history=(), refusal=None, state=AttemptState.RUNNING):
-    return settled(snapshot(job(status(attempt(2, state), history=history)), *seen, refusal=refusal)).status
+    ran = Ledger(ran_at=history[0].started_at if history else None)
+    return settled(snapshot(job(status(attempt(2, state), history=history, ledger=ran)), *seen, refusal=refusal)).status
 
 
 RAN = (record(number=1, started_at=at(-9000), kind=EndKind.INTERRUPTION),)
@@ -84,19 +86,42 @@ def test_an_image_that_worked_once_does_not_end_a_job_when_it_does_not_work(refu
     assert later.current.avoid_nodes == ("n1",)  # another node may have another image
 
 
-# Breaks if attempts of the program before an edit speak for the edited one, or if an edit takes away the program's own.
-@pytest.mark.parametrize(("ran", "failed"), [(program(job()), False), ("edited", True)])
-def test_what_worked_once_is_said_of_a_program_not_of_a_job(ran, failed):
-    refused = at_once(127, verdict("misconfigured", "CommandNotFound"))
-    before = job(status(attempt(2, AttemptState.STARTING), history=RAN, ran_program=ran))
-    assert settled(snapshot(before, refused)).status.phase.final is failed
+@pytest.mark.parametrize(("times", "limit", "paused"), [(3, 20, False), (4, 20, True), (1, 2, True)])
+def test_what_may_pass_by_itself_is_tried_a_few_times_and_then_pauses_the_job(times, limit, paused):
+    """Breaks if a key that nobody corrects costs a node again and again, or ends a training of months."""
+    before = tuple(record(number=n, reason="StorageDenied", first_step=None) for n in range(2, 2 + times))
+    given = status(
+        attempt(9, AttemptState.STARTING, raised_at=at(-100)),
+        history=(*RAN, *before),
+        ledger=Ledger(ran_at=at(-9000)),
+        fruitless_attempts=times,
+    )
+    refused = replace(at_once(78, verdict("misconfigured", "StorageDenied")), name="vit-9-0", uid="u-9", attempt=9)
+    found = settled(snapshot(job(given, failure={"maxFruitless": limit}), refused)).status
+    assert (found.phase is Phase.SUSPENDED) is paused
+    assert (found.reason == "StorageDenied") is paused
+    assert found.finished_at is None
 
 
-@pytest.mark.parametrize(("made_for", "known"), [("old", "old"), ("", program(job()))])
-def test_an_attempt_whose_trainer_ran_says_of_which_program(made_for, known):
-    """Breaks if an edit while the pod leaves makes its end speak for the edited program."""
-    left = ended(2, 1, program=made_for)
-    assert settled(snapshot(job(status(attempt(2))), left)).status.ran_program == known
+def test_a_paused_job_says_what_is_wrong_and_when_it_goes_on():
+    found = after(at_once(1, verdict("misconfigured", "NoCheckpoint", message="no checkpoint there")), history=RAN)
+    said = {one.type: (one.status, one.reason, one.message) for one in found.conditions}
+    assert said["Misconfigured"] == ("True", "NoCheckpoint", "no checkpoint there")
+    assert said["Suspended"][:2] == ("True", "NoCheckpoint")
+    assert "waits for a correction (NoCheckpoint)" in found.next
+    assert "no checkpoint there" in found.decision.message
+    goes_on = settled(snapshot(job(found, checkpoint={**job_spec()["checkpoint"], "resume": "Never"}))).status
+    said = {one.type: (one.status, one.reason) for one in goes_on.conditions}
+    assert said["Misconfigured"] == ("False", "Corrected")
+    assert goes_on.current.number == 3
+
+
+def test_the_pause_until_a_correction_is_no_time_without_training():
+    """Breaks if the weekend until somebody corrects a job counts as its loss, or against its activeDeadline."""
+    found = after(at_once(1, verdict("misconfigured", "NoCheckpoint")), history=RAN)
+    later = replace(snapshot(job(found, suspend=True)), now=at(7200))
+    resumed = replace(snapshot(job(settled(later).status)), now=at(7200))
+    assert settled(resumed).status.suspended_for == timedelta(seconds=7200)
 
 
 def test_attempts_that_got_no_node_do_not_show_that_the_program_ran():

@@ -84,7 +84,7 @@ def test_a_checkpoint_reported_to_an_earlier_operator_counts_only_if_this_attemp
 
 def test_a_program_that_takes_the_fence_and_dies_before_a_step_makes_no_progress():
     assert lost(attempt(fenced=True)).fruitless_attempts == 8
-    assert lost(PLAIN, status={"library": True}).fruitless_attempts == 8
+    assert lost(PLAIN, status={"fenced_program": "known"}).fruitless_attempts == 8
 
 
 def test_a_program_that_only_reports_its_steps_makes_progress_with_the_first():

@@ -43,7 +43,7 @@ def said(changes: dict[str, Any]) -> str:
         ),
         ({"current": {**SEVERAL, "state": "Acquiring"}}, "waits for all 4 nodes of tier dedicated."),
         ({"current": {**SEVERAL, "state": "Starting"}, "readyNodes": "3/4"}, "once all of them are ready (3/4 are)."),
-        ({"current": SEVERAL, "library": True}, "another one takes its place"),
+        ({"current": SEVERAL, "fenced_program": "known"}, "another one takes its place"),
         ({"current": SEVERAL}, "The programs train. If a node is taken away, they are ended, and start again on all"),
         (
             {"current": {**SEVERAL, "departure": GOES}, "successor": {**SEVERAL, "number": 4, "state": "Starting"}},
@@ -105,9 +105,9 @@ def test_what_happens_next(changes: dict[str, Any], wanted: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
-        ({"library": True}, "it saves, moves, and resumes at the step that it saved"),
+        ({"fenced_program": "known"}, "it saves, moves, and resumes at the step that it saved"),
         ({}, "Nothing shows that it uses Holdfast's checkpoints"),  # it may be of an earlier program
-        ({"checkpoint": None, "library": True}, "it saves, moves, and resumes"),
+        ({"checkpoint": None, "fenced_program": "known"}, "it saves, moves, and resumes"),
         ({"checkpoint": None, "current": {**CURRENT, "fenced": True}}, "it saves, moves, and resumes"),
         ({"checkpoint": None}, "The program trains. If its node is taken away, the program is asked to leave"),
         ({"checkpoint": None, "current": QUIET}, "The program runs, and has reported nothing."),

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.support.decisions.snapshots import (
+    SAME,
     TIERS,
     at,
     attempt,
@@ -26,7 +27,6 @@ from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.room import Room
 from holdfast.core.observe.snapshot import Snapshot
-from holdfast.core.pod_manifest import program
 
 WORLD = World(address="10.0.0.1", port=30001)
 
@@ -51,7 +51,7 @@ def fixed(found: Attempt) -> Attempt:
 def member(born: int, rank: int, **changes: Any) -> PodView:
     """A running pod of a rank."""
     name = f"vit-{born}-{rank}"
-    place = {"outlives": True, "address": f"10.0.0.{rank + 1}"}
+    place = {"outlives": True, "made_from": "", "address": f"10.0.0.{rank + 1}"}
     return pod(born, **{**place, "name": name, "uid": f"u-{name}", "rank": rank, "node": f"n{rank + born}", **changes})
 
 
@@ -62,13 +62,12 @@ def says(*pods: PodView, ready: bool = True, worked_for: int = 0, heard: float =
 
 BOTH = (member(1, 0), member(1, 1))
 START = two(1, STARTING, scheduled_at=at(-60))
-MADE_FOR = program(given(START).job)
-OF_JOB = (member(1, 0, program=MADE_FOR), member(1, 1, program=MADE_FOR))
+OF_JOB = (member(1, 0, made_from=SAME), member(1, 1, made_from=SAME))
 ONE_REFUSED = (
     OF_JOB[0],
-    member(1, 1, program=MADE_FOR, trainer=container(waiting="ErrImagePull", message="x: not found")),
+    member(1, 1, made_from=SAME, trainer=container(waiting="ErrImagePull", message="x: not found")),
 )
-PULLING = member(1, 0, program=MADE_FOR, trainer=container(waiting="ContainerCreating"))
+PULLING = member(1, 0, made_from=SAME, trainer=container(waiting="ContainerCreating"))
 LATE = two(1, STARTING, scheduled_at=at(-3000))
 REPORT = replace(stepped(), pod_uid="u-vit-1-0", checkpoint=SAVED)
 TRAINS = two(1, RUNNING, fenced=True, first_step=500, world=WORLD, pods=(PodRecord(uid="u-vit-1-0", node="n1"),))

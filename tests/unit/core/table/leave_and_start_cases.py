@@ -44,7 +44,6 @@ from holdfast.api.attempt import AttemptRecord, EndKind
 from holdfast.api.names import ANNOTATION_CHECKPOINT, ANNOTATION_MOVE
 from holdfast.api.status import Phase
 from holdfast.core.observe.nodes import ClusterView
-from holdfast.core.pod_manifest import program
 
 ABSENT = 'Container image "x" is not present with pull policy of Never'
 
@@ -135,7 +134,7 @@ CASES = [
          {"created": [2]}),
     Case("deleted and still there, and only an earlier program took the fence",
          snapshot(job(status(attempt(state=DRAINING, drain=drain(at=at(-200), deadline=at(-99), deleted_at=at(-99),
-                  kill_at=at(-31))), library=True, library_program="other")), pod(deleted_at=at(-31))), (),
+                  kill_at=at(-31))), fenced_program="other")), pod(deleted_at=at(-31))), (),
          {"state": DRAINING}),
     Case("deleted and still there, but nothing fences it",
          snapshot(job(told(False, at=at(-200), deadline=at(-99), deleted_at=at(-99), kill_at=at(-31))),
@@ -252,11 +251,11 @@ CASES = [
     Case("its pod runs already, and the job is suspended",
          snapshot(suspending(attempt(2, INTENDED)), pod(2)), ("adopted", "placed", "started", "suspend"),
          {"state": DRAINING, "deleted": []}),
-    Case("its pod runs this very program", snapshot(job(status(attempt(2, INTENDED))), pod(2, program=program(job()))),
+    Case("its pod runs this very program", snapshot(job(status(attempt(2, INTENDED))), pod(2)),
          ("adopted", "placed", "started"), {"attempt": 2}),
     Case("its pod runs what the program was before",
-         snapshot(job(status(attempt(2, INTENDED))), pod(2, program="0123456789abcdef")), ("adopted",),
-         {"attempt": 3, "state": INTENDED, "created": [], "deleted": [("u-2", None)], "reason": "WaitingForOldPod"}),
+         snapshot(job(status(attempt(2, INTENDED))), pod(2, made_from="0123456789abcdef")),
+         ("adopted", "placed", "started", "edited"), {"attempt": 3, "state": DRAINING, "created": [], "deleted": []}),
     Case("its pod is there beside one that lives",
          snapshot(job(status(attempt(2, INTENDED))), pod(1, deleted_at=at(60)), pending(2)), (), {"created": []}),
     Case("old pod lives", snapshot(job(status(attempt(2, INTENDED))), pod(1, deleted_at=at(60))), (),

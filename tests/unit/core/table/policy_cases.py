@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.support.decisions.snapshots import (
+    SAME,
     TIERS,
     at,
     attempt,
@@ -152,7 +153,7 @@ CASES = [
     Case("Deadline: no report arrives", snapshot(under("Deadline", status(training()), slack=600, **ALONE), pod(),
          listening_since=at(-120)), ("no time to lose",), {"state": DRAINING}),
     Case("Deadline: no slack is left, and it starts; the program is known to take the fence", snapshot(under("Deadline",
-         status(attempt(), library=True, tiers=(known(state=None),)), slack=1500), pod(), reports=[LOADS]),
+         status(attempt(), fenced_program=SAME, tiers=(known(state=None),)), slack=1500), pod(), reports=[LOADS]),
          ("another tier", "create beside"), {"state": RUNNING, "follows": (ACQUIRING, "dedicated", 1)}),
     Case("Deadline: no slack is left, and it starts; nothing is known of the program", snapshot(under("Deadline",
          status(attempt(), tiers=(known(state=None),)), slack=1500), pod(), reports=[LOADS]),

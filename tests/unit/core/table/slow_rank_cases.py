@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.support.decisions.snapshots import nodes, placed, pod, report, snapshot, stepped
+from tests.support.decisions.snapshots import SAME, nodes, placed, pod, report, snapshot, stepped
 from tests.unit.core.table.gang_cases import BOTH, TRAINS, member, says
 from tests.unit.core.table.gang_cases import given as given_two
 from tests.unit.core.table.row_cases import ACQUIRING, DRAINING, FENCED, RUNNING, STARTING, Case
@@ -10,7 +10,6 @@ from tests.unit.core.table.successor_cases import ALONE, BESIDE, HOLDS, SAVED, f
 
 from holdfast.api.attempt import EndKind, MemberGroup
 from holdfast.core.observe.report import SlowRank
-from holdfast.core.pod_manifest import program
 
 SLOW = SlowRank(rank=3, pod=0, own=0.9, others=0.5, step=1.0)
 SAYS = stepped(checkpoint=SAVED, slow_ranks=(SLOW,))
@@ -21,8 +20,7 @@ REPLACES = FENCED.model_copy(update={"replaces": "n1"})
 AWAY = {"avoid_nodes": ("n1",)}
 
 # Of two nodes, rank 1 is on n2, and slow.
-MADE_FOR = program(given_two(TRAINS).job)
-PODS = (member(1, 0, program=MADE_FOR), member(1, 1, program=MADE_FOR))
+PODS = (member(1, 0, made_from=SAME), member(1, 1, made_from=SAME))
 OF_TWO = replace(SAYS, pod_uid="u-vit-1-0", slow_ranks=(replace(SLOW, pod=1),))
 KEEPS = (MemberGroup(born=1, ranks="0"), MemberGroup(born=2, ranks="1"))
 

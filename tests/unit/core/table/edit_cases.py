@@ -1,0 +1,129 @@
+"""Cases for edits of a job: what an attempt runs that the spec no longer says, and what a person has to correct."""
+
+from typing import Any
+
+from tests.support.decisions.snapshots import (
+    OTHER,
+    TIERS,
+    at,
+    attempt,
+    drain,
+    ended,
+    job,
+    pending,
+    placed,
+    pod,
+    profile,
+    snapshot,
+    spec,
+    status,
+    stepped,
+    tier,
+    verdict,
+)
+from tests.unit.core.table.gang_cases import WORLD, member, says
+from tests.unit.core.table.row_cases import ACQUIRING, DRAINED, DRAINING, FENCED, INTENDED, RUNNING, STARTING, Case
+
+from holdfast.api.attempt import EndKind, PodRecord
+from holdfast.api.status import Ledger, Misconfigured
+from holdfast.core.made_from import made_from, pods_hash
+from holdfast.core.observe.snapshot import Refusal
+
+TRAINER = spec()["trainer"]
+STORAGE = spec()["checkpoint"]["storage"]
+A, B = {"name": "A", "value": "1"}, {"name": "B", "value": "2"}
+FLIPPED = FENCED.model_copy(update={"made_from": OTHER})
+RAN = Ledger(ran_at=at(-9000))
+SECOND = {"raised_at": at(-100), "created_at": at(-99), "scheduled_at": at(-90), "started_at": at(-20)}
+NOT_FROM_FOLDER = verdict("misconfigured", "CheckpointNotFromFolder", message="step 700 is not from the folder")
+
+
+def runs(fields: dict[str, Any], **changes: Any) -> Any:
+    """The running attempt of a job whose spec had these fields when its pods were made."""
+    return FENCED.model_copy(update={"made_from": made_from(job(**fields).spec), **changes})
+
+
+def wrong(**changes: Any) -> Any:
+    """The status of a paused job in whose spec nothing was changed since; `changes` are of the spec that was wrong."""
+    pods = pods_hash(made_from(job(**changes).spec), tier())
+    found = Misconfigured(reason="CheckpointNotFromFolder", tier="spot", at=at(-50), pods=pods)
+    return status(misconfigured=found, suspended_at=at(-50), attempt=2, ledger=RAN)
+
+
+def second(*pods: Any, state: Any = RUNNING, ledger: Ledger = RAN, **changes: Any) -> Any:
+    """A snapshot of the second attempt of a job that has run."""
+    given = {name: changes.pop(name) for name in ("refusal", "profile") if name in changes}
+    times = SECOND if state is not ACQUIRING else {"raised_at": at(-100)}
+    return snapshot(job(status(attempt(2, state, **times), ledger=ledger), **changes), *pods, **given)
+
+
+TWO = {"trainer": {**TRAINER, "nodes": 2}}
+OF_TWO = runs(TWO, nodes=2, world=WORLD, pods=(PodRecord(uid="u-vit-1-0", node="n1"),))
+PAIR = (member(1, 0), member(1, 1))
+INVALID = Refusal(2, at(-1), 422, "Invalid", "spec.containers[0].resources: Invalid value")
+AT_ONCE = ended(2, 1, NOT_FROM_FOLDER)
+
+CASES = [
+    # --- another program, or another storage
+    Case("another trainer while the operator was away", snapshot(job(status(FLIPPED)), pod(), reports=[stepped()]),
+         ("edited",),
+         {"state": DRAINING, "reason": "SpecChanged", "successor": 2, "created": [], "events": ["SpecChanged"],
+          "orders": [("drain", 1)], "deadline": at(100)}),
+    Case("another trainer while it starts",
+         snapshot(job(status(attempt(state=STARTING, made_from=OTHER))), placed()), ("edited", "no answer"),
+         {"state": DRAINING, "deleted": [("u-1", 100)]}),
+    Case("another trainer while it waits for a node",
+         snapshot(job(status(attempt(state=ACQUIRING, made_from=OTHER))), pending()),
+         ("edited before start", "begin"),
+         {"state": INTENDED, "attempt": 2, "deleted": [("u-1", None)], "end": (1, EndKind.STOPPED, "SpecChanged"),
+          "counts": (0, 0, 0)}),
+    Case("another trainer while it waits to begin",
+         snapshot(job(status(attempt(2, INTENDED, made_from=OTHER, retry_at=at(60))))),
+         ("edited before start", "begin", "create"), {"attempt": 3, "created": [3], "retry": None}),
+    Case("the attempt of another program has left",
+         snapshot(job(status(attempt(state=DRAINING, made_from=OTHER,
+                                     drain=drain(reason="SpecChanged", kind=EndKind.STOPPED)),
+                             successor=attempt(2, INTENDED))), ended(1, 0, DRAINED)), ("ended", "create"),
+         {"attempt": 2, "created": [2], "end": (1, EndKind.STOPPED, "SpecChanged"), "counts": (0, 0, 0)}),
+    Case("a successor of another program",
+         snapshot(job(status(FENCED, successor=attempt(2, ACQUIRING, predecessor=1, made_from=OTHER))), pod(),
+                  pending(2), reports=[stepped()]), ("successor not wanted",),
+         {"state": RUNNING, "successor": None, "deleted": [("u-2", None)]}),
+    Case("fewer nodes while the operator was away", snapshot(job(status(OF_TWO)), *PAIR, members=says(*PAIR)),
+         ("edited",), {"state": DRAINING, "successor": 2, "reason": "SpecChanged"}),
+    # --- what is no other program
+    Case("the list of variables in another order",
+         snapshot(job(status(runs({"trainer": {**TRAINER, "env": [A, B]}})), trainer={**TRAINER, "env": [B, A]}), pod(),
+                  reports=[stepped()]), (), {"state": RUNNING}),
+    Case("another interval of saves", snapshot(job(status(runs({})), checkpoint={"storage": STORAGE, "every": "1h"}),
+         pod(), reports=[stepped()]), (), {"state": RUNNING, "events": ["SettingsPending"]}),
+    Case("another interval of saves before its pod is made",
+         snapshot(job(status(attempt(2, INTENDED, made_from=made_from(job().spec))),
+                      checkpoint={"storage": STORAGE, "every": "1h"})), ("create", "create"),
+         {"attempt": 3, "created": [3]}),
+    # --- misconfigured after it has run
+    Case("misconfigured after the job has run", second(AT_ONCE), ("ended", "suspended"),
+         {"phase": "Suspended", "reason": "CheckpointNotFromFolder", "state": None, "created": [], "counts": (0, 0, 0),
+          "end": (2, EndKind.MISCONFIGURED, "CheckpointNotFromFolder")}),
+    Case("misconfigured before the job has run", second(AT_ONCE, ledger=Ledger()), ("ended",),
+         {"phase": "Failed", "reason": "CheckpointNotFromFolder"}),
+    Case("misconfigured, and corrected while it started",
+         snapshot(job(status(attempt(2, made_from=made_from(job(checkpoint={"storage": STORAGE, "folder": "/o"}).spec),
+                                     **SECOND), ledger=RAN)), AT_ONCE), ("ended", "corrected", "begin", "create"),
+         {"attempt": 3, "created": [3]}),
+    Case("misconfigured, and nothing was corrected", snapshot(job(wrong())), (),
+         {"phase": "Suspended", "reason": "CheckpointNotFromFolder", "created": [], "wake": at(3600)}),
+    Case("misconfigured, and corrected",
+         snapshot(job(wrong(checkpoint={"storage": STORAGE, "folder": "/o"}))),
+         ("corrected", "resume", "begin", "create"), {"attempt": 3, "created": [3]}),
+    Case("misconfigured, and the tier was corrected",
+         snapshot(job(wrong(), capacity={"tiers": [{**TIERS[0], "nodeSelector": {"tier": "large"}}]})),
+         ("corrected", "resume", "begin", "create"), {"attempt": 3, "created": [3]}),
+    Case("misconfigured, and its tier has another price in its profile",
+         snapshot(job(wrong(), capacity={"profile": "grid"}), profile=profile({**TIERS[0], "pricePerNodeHour": "9"})),
+         (), {"phase": "Suspended"}),
+    Case("misconfigured, and a person suspends it", snapshot(job(wrong(), suspend=True)), ("corrected",),
+         {"phase": "Suspended", "reason": "Suspended"}),
+    Case("the pod is invalid after the job has run", second(state=ACQUIRING, refusal=INVALID),
+         ("pod refused", "suspended"), {"phase": "Suspended", "reason": "PodInvalid"}),
+]  # fmt: skip
