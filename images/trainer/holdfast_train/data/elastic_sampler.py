@@ -110,11 +110,15 @@ class ElasticSampler:
     def loader(self, dataset: Any, **options: Any) -> Any:
         """A torch DataLoader over `dataset` in this order. `options` are passed to DataLoader.
 
-        The same as DataLoader(sampler.seeded(dataset), batch_sampler=sampler, generator=sampler.generator()); also, a
-        `Run` reports for which share of a step it waits for this loader.
+        The same as DataLoader(sampler.seeded(dataset), batch_sampler=sampler, generator=sampler.generator()); also, the
+        random numbers of a `collate_fn` depend on the batch alone, and a `Run` reports for which share of a step it
+        waits for this loader.
         """
         timed = importlib.import_module("holdfast_train.data.timed_loader")
-        return timed.TimedLoader(self.seeded(dataset), batch_sampler=self, generator=self.generator(), **options)
+        data = self.seeded(dataset)
+        if options.get("collate_fn") is not None:
+            options["collate_fn"] = data.collate(options["collate_fn"])
+        return timed.TimedLoader(data, batch_sampler=self, generator=self.generator(), **options)
 
     def seeded(self, dataset: Any) -> SeededDataset:
         """`dataset` with random numbers that depend on seed, epoch and sample alone: see `SeededDataset`."""

@@ -8,7 +8,18 @@ from typing import Any
 
 from holdfast_train.errors import StateError
 
-__all__ = ["Generators", "capture", "capture_host", "restore", "restore_host", "seed_host"]
+__all__ = [
+    "Generators",
+    "capture",
+    "capture_host",
+    "is_generator_type",
+    "own_state",
+    "restore",
+    "restore_host",
+    "seed_host",
+    "seed_own",
+    "set_own_state",
+]
 
 
 def capture() -> dict[str, Any]:
@@ -92,29 +103,64 @@ class Generators:
 
     def state_dict(self) -> dict[str, Any]:
         """The states of the generators by name."""
-        return {name: _state(name, generator) for name, generator in self._generators.items()}
+        return {name: own_state(name, generator) for name, generator in self._generators.items()}
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> None:
         """Take over the states. StateError if the checkpoint lacks one."""
         for name, generator in self._generators.items():
             if name not in state:
                 raise StateError(f"the checkpoint has no generator {name!r}, only {', '.join(map(repr, state))}")
-            if isinstance(generator, random.Random):
-                generator.setstate(state[name])
-            elif hasattr(generator, "bit_generator"):
-                generator.bit_generator.state = state[name]
-            else:
-                generator.set_state(state[name])
+            set_own_state(generator, state[name])
 
 
-def _state(name: str, generator: Any) -> Any:
+def is_generator_type(kind: type) -> bool:
+    """True for a type of generator that belongs to a program: of Python, of NumPy (also a RandomState), or of torch."""
+    if issubclass(kind, random.Random):
+        return True
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None and issubclass(kind, (numpy.random.Generator, numpy.random.RandomState)):
+        return True
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and issubclass(kind, torch.Generator)
+
+
+def own_state(name: str, generator: Any) -> Any:
+    """The state of a generator that the program calls `name`. StateError if it has none."""
+    if isinstance(generator, random.SystemRandom):
+        raise StateError(
+            f"{name!r} is a random.SystemRandom, whose numbers come from the operating system, so they cannot be drawn "
+            f"again after a resume: use a random.Random"
+        )
+    if not is_generator_type(type(generator)):
+        raise StateError(
+            f"{name!r} is a {type(generator).__name__}; allowed: random.Random, numpy.random.Generator, "
+            f"numpy.random.RandomState, torch.Generator"
+        )
     if isinstance(generator, random.Random):
         return generator.getstate()
     if hasattr(generator, "bit_generator"):
         return generator.bit_generator.state
-    torch: Any = sys.modules.get("torch")
-    if torch is not None and isinstance(generator, torch.Generator):
-        return generator.get_state()
-    raise StateError(
-        f"{name!r} is a {type(generator).__name__}; allowed: random.Random, numpy.random.Generator, torch.Generator"
-    )
+    return generator.get_state() if hasattr(generator, "manual_seed") else generator.get_state(legacy=False)
+
+
+def set_own_state(generator: Any, state: Any) -> None:
+    """Let `generator` go on from a state that `own_state` has returned."""
+    if isinstance(generator, random.Random):
+        generator.setstate(state)
+    elif hasattr(generator, "bit_generator"):
+        generator.bit_generator.state = state
+    else:
+        generator.set_state(state)
+
+
+def seed_own(generator: Any, key: str) -> None:
+    """Seed a generator of the program from `key`."""
+    seed = int.from_bytes(hashlib.blake2b(key.encode(), person=b"holdfast own", digest_size=8).digest(), "little")
+    if isinstance(generator, random.Random):
+        generator.seed(seed)
+    elif hasattr(generator, "bit_generator"):
+        generator.bit_generator.state = type(generator.bit_generator)(seed).state
+    elif hasattr(generator, "manual_seed"):
+        generator.manual_seed(seed)
+    else:
+        generator.seed([seed & 0xFFFFFFFF, seed >> 32])

@@ -1,12 +1,11 @@
 """What surrounds the batches of a data loader: a record of their order, and random numbers that depend on the batch."""
 
 import hashlib
-import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from holdfast_train.data import rng
+from holdfast_train.data.own_generators import Repeatable
 
 __all__ = ["Batch", "BatchOrder", "SeededBatches"]
 
@@ -62,21 +61,24 @@ class BatchOrder:
 class SeededBatches:
     """A data set whose random numbers, and those of its collate function, depend on the batch alone.
 
-    The global generators of Python, NumPy and torch are seeded from `seed` and the place of the batch before its first
-    sample is read. So a batch is the same in any worker, and however far the loader reads ahead. Without workers the
-    generators are those of the training: their state is restored after the batch is collated.
+    The global generators of Python, NumPy and torch, and those that data set and collate function carry, are seeded
+    from `seed` and the place of the batch before its first sample is read: see `Repeatable`. So a batch is the same in
+    any worker, and however far the loader reads ahead.
     """
 
-    def __init__(self, dataset: Any, seed: str) -> None:
-        self.dataset = dataset
-        self._seed = seed
-        self._before: dict[str, Any] | None = None
+    def __init__(self, dataset: Any, collate: Callable[[Any], Any], seed: str) -> None:
+        vars(self).update(dataset=dataset, _collate=collate, _seed=seed)
+        vars(self)["_repeatable"] = Repeatable(data=dataset, collate=collate)
 
     def __getattr__(self, name: str) -> Any:
         """Called for what this class does not have."""
         if name == "dataset":  # while the object is unpickled
             raise AttributeError(name)
         return getattr(self.dataset, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """A worker_init_fn sets attributes of the data set."""
+        setattr(self.dataset, name, value)
 
     def __len__(self) -> int:
         """The number of samples."""
@@ -86,41 +88,15 @@ class SeededBatches:
         """One sample, as the data set itself gives it."""
         return self.dataset[index]
 
-    def __getitems__(self, batch: Batch) -> Iterable[Any]:
-        """The samples of a batch. torch's loader calls it; `collate` follows."""
-        self._before = None if _in_worker() else rng.capture_host()
-        rng.seed_host(f"{self._seed}/{batch.key}")
-        try:
-            read = getattr(self.dataset, "__getitems__", None)
-            found: Iterable[Any] = read(list(batch)) if read else [self.dataset[index] for index in batch]
-        except BaseException:
-            self._restore()
-            raise
+    def __getitems__(self, batch: Batch) -> Batch:
+        """The batch itself: `collate`, which torch's loader calls next, reads its samples."""
+        return batch
+
+    def collate(self, batch: Batch) -> Any:
+        """Read the samples of `batch`, and collate them."""
+        return self._repeatable.call(f"{self._seed}/{batch.key}", lambda: self._collate(self._read(batch)))
+
+    def _read(self, batch: Batch) -> Iterable[Any]:
+        read = getattr(self.dataset, "__getitems__", None)
+        found: Iterable[Any] = read(list(batch)) if read else [self.dataset[index] for index in batch]
         return found
-
-    def collate(self, inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """`inner`, with the random numbers of the batch."""
-        return _Collate(self, inner)
-
-    def _restore(self) -> None:
-        if self._before is not None:
-            rng.restore_host(self._before)
-            self._before = None
-
-
-class _Collate:
-    """A collate function; a class, so that a worker that is spawned can unpickle it."""
-
-    def __init__(self, batches: SeededBatches, inner: Callable[[Any], Any]) -> None:
-        self._batches, self._inner = batches, inner
-
-    def __call__(self, samples: Any) -> Any:
-        try:
-            return self._inner(samples)
-        finally:
-            self._batches._restore()
-
-
-def _in_worker() -> bool:
-    torch_data: Any = sys.modules.get("torch.utils.data")
-    return torch_data is not None and torch_data.get_worker_info() is not None

@@ -1,11 +1,11 @@
 """The position in a data loader that a library has made: the epoch, and how many of its batches were trained."""
 
-import random
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from holdfast_train.data import rng
+from holdfast_train.data.own_generators import generators_in
 from holdfast_train.data.rng import Generators
 from holdfast_train.errors import StateError
 from holdfast_train.format.stateful import Stateful
@@ -34,9 +34,9 @@ class Position:
         self.epoch = self.batches = 0
         self._loader = loader
         self._order = BatchOrder(loader.batch_sampler)
-        data = SeededBatches(loader.dataset, f"{seed}/{rank}")
+        data = SeededBatches(loader.dataset, loader.collate_fn, f"{seed}/{rank}")
         # A DataLoader refuses to have these set; a new one would be none of the library's own class.
-        vars(loader).update(batch_sampler=self._order, dataset=data, collate_fn=data.collate(loader.collate_fn))
+        vars(loader).update(batch_sampler=self._order, dataset=data, collate_fn=data.collate)
         loader._iterator = None  # workers that stay have the data set of before
         separate_workers(loader)
         self._start: dict[str, Any] = {}
@@ -108,13 +108,17 @@ class Position:
                 part.load_state_dict(saved[name])
 
     def _parts(self) -> Iterator[tuple[str, Stateful]]:
-        """What of loader and samplers has a state: generators by their attribute, and samplers with state_dict."""
-        for level, part in enumerate((self._loader, *_samplers(self._loader))):
-            for name, value in list(getattr(part, "__dict__", {}).items()):
-                if _is_generator(value):
-                    yield f"{level}.{name}", Generators(**{name: value})
-            if level and not isinstance(part, BatchOrder) and isinstance(part, Stateful):
-                yield f"{level}", part
+        """What decides the order of an epoch and has a state: generators of the loader, those that samplers carry, and
+        samplers with state_dict."""
+        for name, value in list(vars(self._loader).items()):
+            if rng.is_generator_type(type(value)):
+                yield f"0.{name}", Generators(**{name: value})
+        samplers = {f"{level}": part for level, part in enumerate(_samplers(self._loader), 1)}
+        for place, generator in generators_in(**samplers).items():
+            yield place, Generators(**{place.rpartition(".")[2]: generator})
+        for level, part in samplers.items():
+            if not isinstance(part, BatchOrder) and isinstance(part, Stateful):
+                yield level, part
 
 
 class Shape:
@@ -155,11 +159,6 @@ def _samplers(loader: Any) -> list[Any]:
         found.append(part)
         todo += [value for name, value in getattr(part, "__dict__", {}).items() if name in INSIDE]
     return found
-
-
-def _is_generator(value: Any) -> bool:
-    torch: Any = sys.modules["torch"]
-    return isinstance(value, (random.Random, torch.Generator)) or hasattr(value, "bit_generator")
 
 
 def _refuse_unordered(loader: Any) -> None:

@@ -102,6 +102,7 @@ GENERATORS: list[tuple[Callable[[], Any], Callable[[Any], float]]] = [
     (lambda: np.random.default_rng(1), lambda generator: float(generator.normal())),
     (lambda: np.random.Generator(np.random.MT19937(1)), lambda generator: float(generator.normal())),
     (lambda: np.random.Generator(np.random.Philox(1)), lambda generator: float(generator.integers(9, dtype="u1"))),
+    (lambda: np.random.RandomState(1), lambda generator: float(generator.normal())),
     (lambda: torch.Generator().manual_seed(1), lambda generator: float(torch.randn((), generator=generator))),
 ]
 

@@ -3,6 +3,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
@@ -56,31 +57,75 @@ def test_the_order_has_the_attributes_of_its_sampler() -> None:
 
 # Breaks if the numbers depend on what the process drew before, or if training's own numbers change.
 def test_random_numbers_depend_on_the_batch_alone() -> None:
-    data = SeededBatches(Noise(), "7/0")
-    collate = data.collate(Noise.collate)
-    first = collate(data.__getitems__(batch("0/1", 1, 2)))
+    data = SeededBatches(Noise(), Noise.collate, "7/0")
+    first = data.collate(data.__getitems__(batch("0/1", 1, 2)))
     random.seed(5)
     torch.manual_seed(5)
     before = (random.getstate(), torch.get_rng_state().tolist())
-    assert collate(data.__getitems__(batch("0/1", 1, 2))) == first
-    assert collate(data.__getitems__(batch("1/1", 1, 2))) != first
-    other = SeededBatches(Noise(), "8/0")
-    assert other.collate(Noise.collate)(other.__getitems__(batch("0/1", 1, 2))) != first
+    assert data.collate(batch("0/1", 1, 2)) == first
+    assert data.collate(batch("1/1", 1, 2)) != first
+    assert SeededBatches(Noise(), Noise.collate, "8/0").collate(batch("0/1", 1, 2)) != first
     with pytest.raises(KeyError):
-        data.__getitems__(batch("0/2", 5))
+        data.collate(batch("0/2", 5))
     assert (random.getstate(), torch.get_rng_state().tolist()) == before
+
+
+class OwnNoise(Noise):
+    """The same with generators of its own, one of which each worker makes."""
+
+    rng: Any = None
+
+    def __init__(self) -> None:
+        self.source = [random.Random(1)]
+
+    def __getitem__(self, number: int) -> float:
+        return float(self.source[0].random() + (0.0 if self.rng is None else self.rng.random()))
+
+
+class OwnCollate:
+    """Makes its generator at its first call, from what differs between workers."""
+
+    rng: Any = None
+
+    def __call__(self, samples: list[float]) -> list[float]:
+        info: Any = torch.utils.data.get_worker_info()
+        self.rng = self.rng or np.random.default_rng(0 if info is None else info.seed)
+        return [*samples, self.rng.random()]
+
+
+def seed_worker(number: int) -> None:
+    info: Any = torch.utils.data.get_worker_info()
+    info.dataset.rng = np.random.default_rng(number)
 
 
 # Breaks if the number of workers changes a batch, or if the loader does not read whole batches of the data set.
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_loader_gives_the_same_batches_with_any_number_of_workers(workers: int) -> None:
-    data = SeededBatches(Noise(), "7/0")
+@pytest.mark.parametrize(("noise", "collate"), [(Noise(), Noise.collate), (OwnNoise(), OwnCollate())], ids=["", "own"])
+def test_a_loader_gives_the_same_batches_with_any_number_of_workers(workers: int, noise: Any, collate: Any) -> None:
+    data = SeededBatches(noise, collate, "7/0")
     loader: Any = DataLoader(
         data,  # type: ignore[arg-type]
         batch_sampler=BatchOrder([[0, 1], [2, 3], [4]]),
-        collate_fn=data.collate(Noise.collate),
+        collate_fn=data.collate,
         num_workers=workers,
     )
-    expected = [data.collate(Noise.collate)(data.__getitems__(batch(f"0/{n}", *range(2 - n // 2)))) for n in range(3)]
+    expected = [data.collate(batch(f"0/{n}", *range(2 - n // 2))) for n in range(3)]
     found: Iterator[list[float]] = iter(loader)
     assert list(found) == expected
+
+
+# Breaks if a worker_init_fn sets its generator where the data set does not see it.
+def test_a_worker_may_set_attributes_of_its_data_set() -> None:
+    data = SeededBatches(OwnNoise(), Noise.collate, "7/0")
+    batches = [batch("0/0", 0, 1), batch("0/1", 2)]
+    loader: Any = DataLoader(
+        data,  # type: ignore[arg-type]
+        batch_sampler=batches,
+        collate_fn=data.collate,
+        num_workers=2,
+        worker_init_fn=seed_worker,
+    )
+    found = list(loader)
+    data.rng = np.random.default_rng(9)
+    assert isinstance(data.dataset.rng, np.random.Generator)
+    assert found == [data.collate(one) for one in batches]

@@ -16,15 +16,16 @@ class Own(Sampler[int]):
     """An order from a generator of its own, which goes on from epoch to epoch; or one that counts its epochs."""
 
     def __init__(self, kind: str) -> None:
-        self.kind, self.source, self.epoch = kind, random.Random(3), 0
-        if kind == "hidden":
-            self.source, self.hidden = None, [random.Random(3)]  # type: ignore[assignment]
+        source = random.SystemRandom if kind == "hidden" else random.Random
+        self.sources: Any = [{"order": random.Random(3)}] if kind == "nested" else source
+        self.source = random.Random(3) if kind == "own" else None
 
     def __len__(self) -> int:
         return 10
 
     def __iter__(self) -> Iterator[int]:
-        return iter((self.source or self.hidden[0]).sample(range(10), 10))
+        source = self.source or (self.sources() if callable(self.sources) else self.sources[0]["order"])
+        return iter(source.sample(range(10), 10))
 
 
 def loader(kind: str) -> Any:
@@ -76,7 +77,7 @@ def train(
 
 # Breaks if what decides the order of an epoch is not in the state, or is put back after the order is drawn.
 # A loader that makes new workers draws a number, and one that keeps its workers draws none.
-@pytest.mark.parametrize("kind", ["global", "loader's", "below", "own", "workers"])
+@pytest.mark.parametrize("kind", ["global", "loader's", "below", "own", "nested", "workers"])
 @pytest.mark.parametrize(("stop", "skip"), [(2, False), (8, False), (8, True)])
 def test_a_resume_reads_the_rest_of_the_epoch(kind: str, stop: int, skip: bool) -> None:
     whole, state = train(kind, stop=stop)
