@@ -63,8 +63,8 @@ def test_why_a_job_under_deadline_is_on_spot(
     assert 0.04 < spot["secondsPerStep"] < 1
     assert dedicated["secondsPerStep"] is None
     assert spot["acquireSeconds"]["measured"] is True
-    assert spot["idleNodeSeconds"] > 0
-    assert dedicated["idleNodeSeconds"] > 0
+    assert spot["readyNodeSeconds"] > 0
+    assert dedicated["readyNodeSeconds"] > 0
     assert 1.02 <= spot["costOfAnHoursWork"] < dedicated["costOfAnHoursWork"]
     assert found["work"]["goalSteps"] == 10_000
     assert found["budget"]["short"] is False

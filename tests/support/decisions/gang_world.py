@@ -128,7 +128,7 @@ class GangWorld:
         return Snapshot(
             now=self.now, job=self.job, pods=tuple(self.pods.values()), cluster=ClusterView(self.nodes.values()),
             reports=dict(self.reports), members=members, refusal=self.refusal, config=CONFIG, listening_since=NOW,
-            room=self.room(),
+            others=self.room(),
         )  # fmt: skip
 
     def decide(self, writes: int | None = None) -> Decision:

@@ -181,7 +181,7 @@ def test_why_looks_at_nodes(api: FakeApi) -> None:
     assert "not read" not in result.output
     found = json.loads(holdfast("why", "job", "--json").output)
     assert found["nodesLookedAt"] == 1
-    assert found["tiers"][0]["idleNodeSeconds"] > 0
+    assert found["tiers"][0]["readyNodeSeconds"] > 0
 
 
 def test_why_goes_on_where_nodes_may_not_be_listed(api: FakeApi) -> None:

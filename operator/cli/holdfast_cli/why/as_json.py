@@ -116,7 +116,7 @@ def _tier(found: Reasons, view: TierView, made: Figures) -> dict[str, Any]:
         "secondsPerStep": made.pace,
         "costOfAnHoursWork": found.hour_of_work(view),
         "observation": "Billed" if made.billed else "Free",
-        "idleNodeSeconds": _span(age(made.node_since, found.now)),
+        "readyNodeSeconds": _span(age(made.node_since, found.now)),
         "acquireSeconds": {**_pair(made.acquire, made.worst_acquire), "measured": made.acquire_measured},
         "startSeconds": {**_pair(made.start, made.worst_start), "measured": made.start_measured},
         "changeoverSeconds": {"typical": view.changeover, "worst": view.worst_changeover},

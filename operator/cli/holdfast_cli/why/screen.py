@@ -221,7 +221,8 @@ def chances(found: Reasons) -> tuple[Fitting, Text]:
         cells = [_now(view), _nodes(found, made), Text("billed" if made.billed else "free")]
         rows.append([_name(found, view), *cells, Text(acquire), Text(changeover)])
     legend = "ACQUIRE until there is a node, CHANGEOVER until the first step: typical–worst\n"
-    legend += "WATCHING: whether it costs money to see that the tier is up again"
+    legend += "WATCHING: whether it costs money to see that the tier is up again\n"
+    legend += "NODES: since when enough are ready; whether they have room is not known"
     return Fitting(columns, rows), Text(legend, style="dim")
 
 
@@ -262,7 +263,7 @@ def _nodes(found: Reasons, made: Figures) -> Text:
     if found.nodes is None:
         return Text("not seen", style="dim")
     stand = age(made.node_since, found.now)
-    return Text("none", style="dim") if stand is None else Text(f"idle {formats.span(stand)}")
+    return Text("none", style="dim") if stand is None else Text(f"ready {formats.span(stand)}")
 
 
 def _range(typical: timedelta, worst: timedelta) -> str:

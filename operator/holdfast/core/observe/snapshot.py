@@ -39,7 +39,7 @@ class Snapshot:
     cluster: ClusterView = field(default_factory=ClusterView)
     reports: Mapping[str, Report] = field(default_factory=dict)  # by pod UID
     members: Mapping[str, LauncherView] = field(default_factory=dict)  # by pod UID; only of jobs with several nodes
-    room: Room = field(default_factory=lambda: Room(ClusterView()))  # free nodes; only read with several nodes
+    others: Room | None = None  # free nodes and who wants them; None: nothing is known of other jobs
     inspections: Mapping[str, Inspection] = field(default_factory=dict)  # by pod UID
     profile: CapacityProfile | None = None  # None also if the profile that capacity.profile names does not exist
     refusal: Refusal | None = None
@@ -49,6 +49,8 @@ class Snapshot:
     config: OperatorConfig = field(default_factory=OperatorConfig)
     grid: tuple[ProfileTier, ...] = field(init=False, repr=False, compare=False)
     """The tiers that the job may use, best first; empty if its profile does not exist."""
+    room: Room = field(init=False, repr=False, compare=False)
+    """The free nodes; only read for trainings on several nodes."""
 
     def __post_init__(self) -> None:
         capacity = self.job.spec.capacity
@@ -57,6 +59,7 @@ class Snapshot:
         else:
             tiers = self.profile.spec.tiers if self.profile else ()
         object.__setattr__(self, "grid", tiers)
+        object.__setattr__(self, "room", self.others or Room(self.cluster))
 
     def refusal_of(self, attempt: Attempt) -> Seen:
         """What it shows of the attempt's tier that its pod has no node."""

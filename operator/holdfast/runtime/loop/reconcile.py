@@ -130,7 +130,7 @@ class Reconciler:
             cluster=self._cache.cluster,
             reports=reports,
             members=self._executor.members.of(pod.uid for pod in mine),
-            room=self._cache.room(),
+            others=self._cache.room(),
             inspections=self._executor.inspector.of(pod.uid for pod in mine),
             profile=self._cache.profiles.get(seen.spec.capacity.profile or ""),
             refusal=self._executor.refusals.get(uid),

@@ -101,13 +101,14 @@ WHAT A TIER IS WORTH
   INTERRUPTIONS in node time   LIFE expected of a node   HOUR OF WORK: its cost
 
 WHICH TIERS ARE UP, AND HOW SOON TRAINING STARTS
-  TIER         NOW       NODES       WATCHING        ACQUIRE     CHANGEOVER
-  ─────────────────────────────────────────────────────────────────────────
-  ● spot       up 2h00m  idle 2h30m  billed      2m00s–4m00s   6m00s–12m00s
-    dedicated  up 2h30m  idle 2h30m  free       ~1m00s–5m00s  ~5m00s–13m00s
-    cpu        unknown   none        billed    ~1m00s–15m00s  ~5m00s–23m00s
+  TIER         NOW       NODES        WATCHING        ACQUIRE     CHANGEOVER
+  ──────────────────────────────────────────────────────────────────────────
+  ● spot       up 2h00m  ready 2h30m  billed      2m00s–4m00s   6m00s–12m00s
+    dedicated  up 2h30m  ready 2h30m  free       ~1m00s–5m00s  ~5m00s–13m00s
+    cpu        unknown   none         billed    ~1m00s–15m00s  ~5m00s–23m00s
   ACQUIRE until there is a node, CHANGEOVER until the first step: typical–worst
   WATCHING: whether it costs money to see that the tier is up again
+  NODES: since when enough are ready; whether they have room is not known
 
 WORK, TIME AND MONEY
   work left          1d3h: 99,100 of 100,000 steps, 1.00s each on spot
@@ -270,7 +271,7 @@ def test_json_has_every_figure_under_names_that_stay():
     assert spot["startSeconds"] == {"typical": 240, "worst": 480, "measured": True}
     assert spot["changeoverSeconds"] == {"typical": 360, "worst": 720}
     assert (spot["interruptions"], spot["nodeTimeSeconds"], spot["lifeSeconds"]) == (2, 14 * HOUR, 16 * HOUR / 3)
-    assert spot["idleNodeSeconds"] == 9000
+    assert spot["readyNodeSeconds"] == 9000
     assert (spot["observation"], found["tiers"][1]["observation"]) == ("Billed", "Free")
     assert found["tiers"][1]["acquireSeconds"]["measured"] is False
 
