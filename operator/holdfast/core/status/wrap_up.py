@@ -1,5 +1,9 @@
 """What every decision ends with, in order: old pods, what people see in status, costs, and the time to live."""
 
+from datetime import timedelta
+from typing import Final
+
+from holdfast.api.attempt import AttemptState
 from holdfast.core.attempt.clock_ahead import TOLERATED
 from holdfast.core.attempt.pause import costs_so_far
 from holdfast.core.books import ledger
@@ -19,6 +23,8 @@ from holdfast.core.status.spec_conditions import show_spec_conditions
 from holdfast.core.status.staging import show_staging
 from holdfast.core.status.start_blocked import inspect_unprepared, show_start_trouble
 from holdfast.core.status.what_next import tell_next
+
+COST_EVERY: Final = timedelta(minutes=1)
 
 
 def wrap_up(draft: Draft, s: Situation) -> None:
@@ -42,6 +48,7 @@ def wrap_up(draft: Draft, s: Situation) -> None:
         show_slow_ranks(draft, s)
         show_spec_conditions(draft)
         set_conditions(draft, s)
+        _count_start(draft)
         _follow_changes(draft)
         _look_again(draft)
     _delete_expired(draft)
@@ -50,6 +57,21 @@ def wrap_up(draft: Draft, s: Situation) -> None:
 def _is_left_alone(draft: Draft) -> bool:
     """True if the job's namespace is being deleted, and nothing happened that has to be in status."""
     return draft.snapshot.namespace_closed and draft.status is draft.snapshot.job.status
+
+
+def _count_start(draft: Draft) -> None:
+    """Write the cost of a node that is held while nothing else is worth a write, such as during the pull of an image.
+
+    A program that runs reports, and its cost is written with its reports.
+    """
+    current = draft.status.current
+    price = current.tier.price_per_node_hour if current and current.state is AttemptState.STARTING else None
+    if current is None or not price:
+        return
+    draft.wake(draft.now + COST_EVERY)
+    costs = costs_so_far(draft)
+    if costs.spent - draft.status.ledger.spent >= ledger.price_of(price * current.nodes, COST_EVERY) > 0:
+        draft.set(ledger=costs)
 
 
 def _follow_changes(draft: Draft) -> None:

@@ -11,12 +11,14 @@ from tests.support.decisions.snapshots import (
     job,
     nodes,
     pending,
+    placed,
     pod,
     released,
     settled,
     silent,
     snapshot,
     status,
+    stored,
 )
 
 from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind
@@ -236,3 +238,13 @@ def test_the_time_of_a_phase_is_that_of_its_beginning():
     assert settled(snapshot(waiting, pending(9))).status.phase_since == since
     started = settled(snapshot(waiting, pod(9))).status
     assert (started.phase is Phase.ACQUIRING, started.phase_since) == (False, at(0))
+
+
+@pytest.mark.parametrize(("later", "cost"), [(30, "0.1672"), (60, "0.1842"), (240, "0.2352")])
+def test_the_cost_of_a_node_that_is_held_is_written_while_its_pod_does_not_start(later, cost):
+    """Breaks if the cost stands still for the minutes of a pull of an image, and then jumps."""
+    given = job(status(attempt(state=AttemptState.STARTING)))
+    first = settled(snapshot(given, placed()))
+    assert (str(first.status.ledger.spent), first.requeue_at) == ("0.1672", at(60))
+    held = settled(snapshot(stored(given, first.status), placed(), now=at(later)))
+    assert str(held.status.ledger.spent) == cost

@@ -219,7 +219,7 @@ CASES = [
          {"phase": "Failed", "end": (2, EndKind.MISCONFIGURED, "CreateContainerConfigError")}),
     Case("an injected container cannot start", snapshot(job(status(attempt(state=STARTING, scheduled_at=at(-601)))),
          placed(init=(container(name="istio-proxy", waiting="InvalidImageName"),))), (),
-         {"state": STARTING, "reason": "InvalidImageName", "wake": at(1199)}),
+         {"state": STARTING, "reason": "InvalidImageName", "end": None}),
     Case("image cannot be pulled any more", snapshot(job(status(attempt(2, STARTING, scheduled_at=at(-600)),
          history=(RAN,))), placed(2, trainer=container(waiting="ErrImagePull"))), ("bad container",),
          {"state": INTENDED, "counts": (1, 1, 0), "end": (2, EndKind.INTERRUPTION, "ErrImagePull"), "retry": at(10)}),

@@ -79,6 +79,7 @@ def outcome(decision) -> dict[str, Any]:
         "avoid": current.avoid_nodes if current else None,
         "deadline": current.drain.deadline if current and current.drain else None,
         "retry": current.retry_at if current else None,
+        "scheduled": current.scheduled_at if current else None,
     }
 
 
@@ -252,7 +253,7 @@ CASES = [
          ("pending pod deleted",), {"retry": at(16), "deadline": None}),
     Case("placed by a scheduler whose clock is behind",
          snapshot(job(status(attempt(state=ACQUIRING, raised_at=at(-60)))), placed(scheduled_at=at(-3600))),
-         ("placed",), {"state": STARTING, "wake": at(1740)}),
+         ("placed",), {"state": STARTING, "scheduled": at(-60)}),
     Case("storage is out of reach: no node is to blame",
          snapshot(job(status(attempt(fenced=True))), ended(1, 1, verdict("failed", "StorageUnreachable"))), ("ended",),
          {"state": INTENDED, "avoid": (), "counts": (1, 1, 0)}),
