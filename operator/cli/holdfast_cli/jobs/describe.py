@@ -15,7 +15,7 @@ from rich.text import Text
 from holdfast.api.attempt import AttemptRecord, EndKind
 from holdfast.api.objects import TrainingJob
 from holdfast.api.scalars import format_time
-from holdfast.core.books.history import has_unsettled_interruption
+from holdfast.core.books.history import has_unsettled_interruption, open_gap
 from holdfast.core.books.ledger import counts_steps
 from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.connect import Target, connect
@@ -128,7 +128,7 @@ def show(
         ("timeline", timeline(job, now)),
         ("why attempts ended", _ends(job.status.history)),
         ("cost", costs.costs(job)),
-        ("totals", Text(totals(job))),
+        ("totals", Text(totals(job, now))),
         ("conditions", _conditions(job, now)),
         ("events", Group(*(view.event_text(line, full=True) for line in events)) if events else Text("none")),
     ]
@@ -188,16 +188,17 @@ def _ends(history: Sequence[AttemptRecord]) -> RenderableType | None:
     return grid
 
 
-def totals(job: TrainingJob) -> str:
+def totals(job: TrainingJob, now: datetime) -> str:
     """What interruptions have cost so far."""
     restarts, ledger = job.status.restarts, job.status.ledger
     failures = f"{restarts.failures} of {job.spec.failure.max_failures} allowed failures"
-    seconds = ledger.seconds_lost.total_seconds()
+    gap = open_gap(job.status, now)
+    seconds = (ledger.seconds_lost + gap).total_seconds()
     known = counts_steps(job.status)
     twice = f"{formats.count(ledger.steps_lost)} steps done twice" if known else "steps done twice are not known"
     if known and has_unsettled_interruption(job.status.history):
         twice += " before the last interruption"
-    lost = f"{twice}, {seconds:.1f}s without training"
+    lost = f"{twice}, {seconds:.1f}s without training{' so far' if gap else ''}"
     count = restarts.interruptions
     interruptions = "1 interruption" if count == 1 else f"{count} interruptions"
     return f"{interruptions} ({restarts.infrastructure} of them infrastructure), {failures}; {lost}"

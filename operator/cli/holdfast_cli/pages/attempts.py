@@ -40,7 +40,7 @@ def attempts(inputs: JobInputs) -> Markup:
     job = inputs.job
     rows = simple_table(view.ATTEMPT_COLUMNS, view.attempt_rows(job, inputs.now))
     ends = [record for record in job.status.history if record.message and record.kind is not EndKind.COMPLETED]
-    return _HTML.attempts(found=rows, totals=totals(job), ends=list(map(_end, ends)))
+    return _HTML.attempts(found=rows, totals=totals(job, inputs.now), ends=list(map(_end, ends)))
 
 
 def _end(record: AttemptRecord) -> _End:

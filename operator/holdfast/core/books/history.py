@@ -8,6 +8,7 @@ from itertools import takewhile
 
 from holdfast.api.attempt import Attempt, AttemptRecord, EndKind, EndReason
 from holdfast.api.profile import TierKind
+from holdfast.api.status import TrainingJobStatus
 from holdfast.core.books.ledger import add_record, settle, split
 from holdfast.core.capacity.rotation import PAUSES
 from holdfast.core.draft import Draft
@@ -64,12 +65,7 @@ def settle_interruption(
     history = draft.status.history
     if (index := _interrupted(history)) is None:
         return
-    before = history[index]
-    since = before.last_step_at or before.ended_at
-    after = (*(one.raised_at for one in history[index + 1 :]), attempt.raised_at)
-    for one, next_raised_at in zip(history[index:], after, strict=True):
-        if one.reason in PAUSES or one.kind is EndKind.MISCONFIGURED:
-            since = max(since, next_raised_at)  # the job waited for a person: only the restart counts
+    before, since = history[index], _stopped_at(history[index:], attempt)
     if lags and before.steps_lost is None and (before.last_step or 0) <= (resumed_step or 0):
         counted = False
     lost = max((before.last_step or 0) - (resumed_step or 0), 0) if counted else None
@@ -79,6 +75,24 @@ def settle_interruption(
     )
     ledger = settle(draft.status.ledger, before, settled, _lost_by_tier(history, settled))
     draft.set(history=(*history[:index], settled, *history[index + 1 :]), ledger=ledger)
+
+
+def _stopped_at(history: Sequence[AttemptRecord], attempt: Attempt) -> datetime:
+    """Since when nothing trains, from the attempt that was cut short, the first of `history`, on; up to `attempt`."""
+    since = history[0].last_step_at or history[0].ended_at
+    after = (*(one.raised_at for one in history[1:]), attempt.raised_at)
+    for one, next_raised_at in zip(history, after, strict=True):
+        if one.reason in PAUSES or one.kind is EndKind.MISCONFIGURED:
+            since = max(since, next_raised_at)  # the job waited for a person: only the restart counts
+    return since
+
+
+def open_gap(status: TrainingJobStatus, now: datetime) -> timedelta:
+    """How long nothing has trained since the last interruption, while no step has followed it: no sum has it yet."""
+    index, current = _interrupted(status.history), status.current
+    if index is None or current is None or current.first_step is not None:
+        return timedelta(0)
+    return max(now - _stopped_at(status.history[index:], current), timedelta(0))
 
 
 def _interrupted(history: tuple[AttemptRecord, ...]) -> int | None:

@@ -42,7 +42,9 @@ def _next(draft: Draft) -> str:
     if attempt is None:
         return "The next attempt is being prepared."
     if status.reason == EndReason.NODE_SILENT and attempt.state is not AttemptState.DRAINING:
-        return f"Node {status.node} does not answer. If it stays silent, the job continues on another node."
+        return (
+            f"Node {status.node} does not answer. If no report arrives from there either, the job continues elsewhere."
+        )
     return _next_of(draft, attempt)
 
 

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 from tests.support.manifests.observed_jobs import RUNNING, running_job
 
+from holdfast.api.scalars import parse_time
 from holdfast_cli.cluster.job_api import Line
 from holdfast_cli.jobs import describe
 
@@ -29,6 +30,20 @@ def shown(changes: dict[str, Any] | None = None, **spec: Any) -> str:
 )  # fmt: skip
 def test_it_says(wanted: str) -> None:
     assert wanted in shown()
+
+
+def test_a_gap_that_lasts_counts_as_time_without_training() -> None:
+    """Breaks if a job that has not trained for minutes is said to have lost 0 seconds."""
+    record = {
+        "number": 2, "tier": "spot", "kind": "Interruption", "reason": "NodeGone", "raisedAt": "2026-11-21T08:50:00Z",
+        "endedAt": "2026-11-21T08:59:00Z", "firstStep": 1, "lastStep": 120, "lastStepAt": "2026-11-21T08:58:30Z",
+    }  # fmt: skip
+    waits = {"number": 3, "state": "Intended", "tier": RUNNING["current"]["tier"], "raisedAt": "2026-11-21T08:59:00Z"}
+    seconds = (NOW - parse_time("2026-11-21T08:58:30Z")).total_seconds() + 9
+    text = " ".join(shown({"history": [record], "current": waits}).split())
+    assert f"{seconds:.1f}s without training so far" in text
+    trains = {**waits, "state": "Running", "firstStep": 121}
+    assert "9.0s without training" in " ".join(shown({"history": [record], "current": trains}).split())
 
 
 def test_metrics_are_told() -> None:

@@ -123,7 +123,10 @@ def test_no_more_is_promised_than_the_program_shows(changes: dict[str, Any], wan
     ("changes", "wanted"),
     [
         ({"phase": "Suspended", "current": None, "reason": "BudgetExceeded"}, "a higher spec.capacity.budget"),
-        ({"reason": "NodeSilent"}, "does not answer"),
+        (
+            {"reason": "NodeSilent"},
+            "does not answer. If no report arrives from there either, the job continues elsewhere",
+        ),
         ({"reason": "NeverEnded", "decision": STUCK}, "The job waits: x."),
         ({"current": {**CURRENT, "state": "Acquiring", "acquireDeadline": DRAIN["at"]}}, "waits for a node of tier"),
         ({"current": {**CURRENT, "state": "Draining", "drain": {**DRAIN, "deadline": DRAIN["at"]}}}, "is over"),
