@@ -9,10 +9,12 @@ from holdfast.api.model import Model
 from holdfast.api.rules import Rule
 from holdfast.api.strings import DataAddress, Endpoint, MountPath, ObjectName, Region
 
-__all__ = ["DATA_RULES", "MAX_DATA", "Data", "DataStore", "is_in"]
+__all__ = ["DATA_RULES", "MAX_DATA", "RESERVED", "RESERVED_PATTERN", "Data", "DataStore", "is_in", "is_reserved"]
 
 MAX_DATA: Final = 8
-_RESERVED: Final = ("holdfast", "dev", "proc", "sys")
+RESERVED: Final = "/holdfast, /dev, /proc, /sys and all paths below them"
+_ROOTS: Final = ("holdfast", "dev", "proc", "sys")
+RESERVED_PATTERN: Final = f"^/({'|'.join(_ROOTS)})(/.*)?$"
 
 
 class DataStore(Model):
@@ -42,14 +44,19 @@ class Data(Model):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            allowed="/holdfast, /dev, /proc, /sys and all paths below them cannot have data: choose another path",
-            cel="!self.to.matches('^/(holdfast|dev|proc|sys)(/.*)?$')",
-            is_met=lambda data: data.to.split("/")[1] not in _RESERVED,
+            allowed=f"{RESERVED} cannot have data: choose another path",
+            cel=f"!self.to.matches('{RESERVED_PATTERN}')",
+            is_met=lambda data: not is_reserved(data.to),
             got_cel="self.to",
             got=lambda data: data.to,
             field=".to",
         ),
     )
+
+
+def is_reserved(path: str) -> bool:
+    """True if the container runtime or Holdfast needs the path."""
+    return path.split("/")[1] in _ROOTS
 
 
 def is_in(path: str, folder: str) -> bool:

@@ -1,7 +1,7 @@
 """The spec of a TrainingJob: what a researcher writes. trainer.py has the part that says what runs."""
 
 from datetime import timedelta
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -86,6 +86,18 @@ Policy = Literal["Ordered", "Cheapest", "Deadline"]
 ReturnPolicy = Literal["Never", "Eager", "Slack"]
 
 
+_CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+_IS_OPEN: Final = f"has(t.key) ? !(t.key in {list(_CONTROL_PLANE)}) : t.operator != 'Exists'"
+
+
+def _too_wide(capacity: "Capacity") -> str | None:
+    """The name of the first tier that tolerates what only an administrator may let a tier tolerate."""
+    for tier in capacity.tiers:
+        if any(t.key in _CONTROL_PLANE or (t.key is None and t.operator == "Exists") for t in tier.tolerations):
+            return tier.name
+    return None
+
+
 class Capacity(Model):
     """Where the job may run: a CapacityProfile or inline tiers, exactly one of the two."""
 
@@ -125,6 +137,19 @@ class Capacity(Model):
             got_cel="'none'",
             got=lambda _: "none",
             field=".deadline",
+        ),
+        Rule(
+            allowed=(
+                "a tier of a job cannot tolerate every taint, or those of the control plane: name the key of another "
+                "taint, or let an administrator write the tier into a CapacityProfile"
+            ),
+            cel=(
+                "!has(self.tiers) || self.tiers.all(tier, !has(tier.tolerations) || "
+                f"tier.tolerations.all(t, {_IS_OPEN}))"
+            ),
+            is_met=lambda capacity: _too_wide(capacity) is None,
+            got=lambda capacity: f"tier {_too_wide(capacity)}",
+            field=".tiers",
         ),
     )
 

@@ -1,10 +1,10 @@
 """The part of a TrainingJob's spec that says what runs: the pod fields that a job may set."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from holdfast.api.data import DATA_RULES, MAX_DATA, Data
+from holdfast.api.data import DATA_RULES, MAX_DATA, RESERVED, RESERVED_PATTERN, Data, is_reserved
 from holdfast.api.model import Model
 from holdfast.api.rules import KeyedBy, Rule, at_most_one, exactly_one
 from holdfast.api.scalars import Count, Flag, Quantity, quantity_value
@@ -54,6 +54,9 @@ class EnvSource(Model):
     """Take the value from a field of the pod."""
 
     rules: ClassVar[tuple[Rule, ...]] = (exactly_one("secretKeyRef", "configMapKeyRef", "fieldRef"),)
+
+
+SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the one path below /dev that a volume may have
 
 
 class EnvVar(Model):
@@ -151,7 +154,8 @@ class Volume(Model):
     name: Label
     """Name of the volume. Names that start with holdfast- are reserved."""
     mount_path: MountPath
-    """Path of the volume in the trainer. /holdfast and all paths below it are reserved."""
+    """Path of the volume in the trainer. /holdfast, /dev, /proc, /sys and all paths below them are reserved, except
+    /dev/shm."""
     sub_path: RelativePath | None = None
     """Folder in the volume that is mounted. Default: the whole volume."""
     read_only: Flag = False
@@ -176,9 +180,9 @@ class Volume(Model):
             field=".name",
         ),
         Rule(
-            allowed="/holdfast and all paths below it are reserved: choose another path",
-            cel="self.mountPath != '/holdfast' && !self.mountPath.startsWith('/holdfast/')",
-            is_met=lambda volume: volume.mount_path != "/holdfast" and not volume.mount_path.startswith("/holdfast/"),
+            allowed=f"{RESERVED} are reserved, except {SHARED_MEMORY}: choose another path",
+            cel=f"self.mountPath == '{SHARED_MEMORY}' || !self.mountPath.matches('{RESERVED_PATTERN}')",
+            is_met=lambda volume: volume.mount_path == SHARED_MEMORY or not is_reserved(volume.mount_path),
             got_cel="self.mountPath",
             got=lambda volume: volume.mount_path,
             field=".mountPath",
@@ -231,6 +235,9 @@ class SecurityContext(Model):
     """Id of the group that owns the files of the volumes, and that all containers belong to. Default: 65532 if
     checkpoint.storage is a volumeClaim and no other claim is in trainer.volumes, otherwise the groups stay unchanged.
     Not every kind of volume supports it; NFS does not."""
+    read_only_root_filesystem: Flag = False
+    """True: the files of the image cannot be changed. The program writes into volumes only, such as an emptyDir at
+    /tmp. For namespaces whose policy demands it."""
 
 
 class Tracking(Model):

@@ -135,7 +135,11 @@ def _init_container(trainer: Trainer, config: OperatorConfig, env: Env, mounts: 
         "command": ["holdfast-init"],
         "env": [*env, {"name": variables.LAUNCHER_DIR, "value": names.LAUNCHER_PATH}],
         "resources": {"requests": wanted, "limits": wanted},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            **_root_filesystem(trainer),
+        },
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
     }
@@ -173,6 +177,7 @@ def _pod_security(job: TrainingJob) -> Manifest:
     trainer = job.spec.trainer
     root = {} if not trainer.security_context.run_as_user else {"runAsNonRoot": True}
     context = {**trainer.security_context.to_object(), **root, "seccompProfile": {"type": "RuntimeDefault"}}
+    context.pop("readOnlyRootFilesystem", None)  # it belongs to containers
     if trainer.security_context.fs_group is None and _may_share_volume(job):
         context |= {"fsGroup": VOLUME_GROUP, "fsGroupChangePolicy": "OnRootMismatch"}
     return context
@@ -194,7 +199,11 @@ def _container_security(trainer: Trainer) -> Manifest:
     A namespace that enforces `restricted` refuses a pod of the first kind with a clear message.
     """
     drop = {"capabilities": {"drop": ["ALL"]}} if trainer.security_context.run_as_user else {}
-    return {"allowPrivilegeEscalation": False, **drop}
+    return {"allowPrivilegeEscalation": False, **drop, **_root_filesystem(trainer)}
+
+
+def _root_filesystem(trainer: Trainer) -> Manifest:
+    return {"readOnlyRootFilesystem": True} if trainer.security_context.read_only_root_filesystem else {}
 
 
 def _common_env(job: TrainingJob, attempt: Attempt, settings: Settings) -> Env:

@@ -163,6 +163,21 @@ BAD_CAPACITY: Final[tuple[Bad, ...]] = (
         "Equal",
         "without key must have operator Exists",
     ),
+    *(
+        Bad(
+            f"toleration-of-{name}",
+            {f"{_TIER}/tolerations": [{"key": "gpu"}, toleration]},
+            "spec.capacity.tiers",
+            "",
+            "cannot tolerate every taint",
+            "cannot tolerate every taint",
+        )
+        for name, toleration in (
+            ("everything", {"operator": "Exists"}),
+            ("the-control-plane", {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}),
+            ("a-master", {"key": "node-role.kubernetes.io/master", "operator": "Exists"}),
+        )
+    ),
     Bad(
         "toleration-exists-value",
         {f"{_TIER}/tolerations": [{"key": "a", "operator": "Exists", "value": "x"}]},

@@ -244,6 +244,16 @@ BAD_TRAINERS: Final[tuple[Bad, ...]] = (
         "/holdfast/bin",
         "choose another path",
     ),
+    *(
+        Bad(
+            f"volume-on{path.replace('/', '-')}",
+            _volume(mountPath=path, emptyDir={}),
+            "spec.trainer.volumes[0].mountPath",
+            path,
+            "choose another path",
+        )
+        for path in ("/dev", "/proc/x", "/sys", "/dev/shm/x")
+    ),
     Bad(
         "volume-on-root",
         _volume(mountPath="/", emptyDir={}),

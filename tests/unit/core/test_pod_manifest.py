@@ -332,6 +332,15 @@ def test_a_user_that_is_not_root_makes_the_pod_restricted():
         assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
+def test_a_read_only_root_filesystem_belongs_to_all_containers():
+    """Breaks if a namespace whose policy demands it cannot be satisfied, or the API server is given it for the pod."""
+    spec = build(trainer={**TRAINER, "securityContext": {"readOnlyRootFilesystem": True}})["spec"]
+    assert "readOnlyRootFilesystem" not in spec["securityContext"]
+    containers = (*spec["initContainers"], *spec["containers"])
+    assert all(one["securityContext"]["readOnlyRootFilesystem"] is True for one in containers)
+    assert "readOnlyRootFilesystem" not in json.dumps(build())
+
+
 def test_the_pod_satisfies_pod_security_baseline():
     spec = build()["spec"]
     assert spec["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
