@@ -15,6 +15,7 @@ from tests.model.world import World
 from tests.support.decisions import ledger_replay
 from tests.support.decisions.liveness import check_alive
 from tests.support.decisions.snapshots import PRICES, TIERS, stored, verdict
+from tests.support.decisions.truth import check_truth
 
 from holdfast.api import names
 from holdfast.api.model import merge_patch
@@ -299,6 +300,7 @@ class Jobs(RuleBasedStateMachine):
         for name, job in list(self.operator.jobs.items()):
             check_alive(given := self.operator.snapshot(name), first := self.operator.decide(name))
             self._check_program(given, first)
+            check_truth(given, first.status)
             if first.trace == ("first pod",):
                 assert first.status == job.status
                 continue

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.support.decisions.gang_world import GangWorld
 from tests.support.decisions.liveness import check_alive
 from tests.support.decisions.snapshots import TIERS, node
+from tests.support.decisions.truth import check_truth
 
 from holdfast.api.attempt import AttemptState
 from holdfast.core.attempt.parts import part_of
@@ -87,6 +88,7 @@ class SeveralTrainings(RuleBasedStateMachine):
         given = one.snapshot()
         one.lagging = True
         check_alive(given, one.decide(writes))
+        check_truth(given, one.last.status)
         again = decide(replace(given, job=one.job, refusal=None))
         assert again.trace == (), f"a second decision changes something: {again.trace}"
         one.lagging = False

@@ -59,13 +59,8 @@ def _next_of(draft: Draft, attempt: Attempt) -> str:
             return f"Attempt {attempt.number} starts at {say_time(attempt.retry_at)} (backoff)."
         case AttemptState.INTENDED:
             return f"Attempt {attempt.number} starts when the previous attempt has ended."
-        case AttemptState.ACQUIRING if attempt.acquire_deadline and attempt.acquire_deadline > draft.now:
-            until, then = say_time(attempt.acquire_deadline), "then it tries the next tier"
-            if attempt.nodes > 1:
-                then = "then it gives back the nodes that it has, and tries the next tier, or this one again"
-            return f"The job waits until {until} for {_nodes_of(attempt)}; {then}."
         case AttemptState.ACQUIRING:
-            return f"The job waits for {_nodes_of(attempt)}."
+            return _acquiring(draft, attempt)
         case AttemptState.STARTING if attempt.nodes > 1:
             are = f" ({ready} are)" if ready else ""
             return f"All pods have nodes and start; the program starts once all of them are ready{are}."
@@ -85,6 +80,14 @@ def _next_of(draft: Draft, attempt: Attempt) -> str:
             return f"The job trains. {_following(successor)}, to return to that tier."
         case _:
             return _training(draft, attempt)
+
+
+def _acquiring(draft: Draft, attempt: Attempt) -> str:
+    until, tiers = attempt.acquire_deadline, len(draft.snapshot.grid)
+    part = "" if attempt.nodes == 1 else " If only a part of them comes in time, it is given back."
+    if until is None or until <= draft.now or tiers == 1:
+        return f"The job waits for {_nodes_of(attempt)}.{part}"
+    return f"The job waits until {say_time(until)} for {_nodes_of(attempt)}; then it tries the next tier.{part}"
 
 
 def _nodes_of(attempt: Attempt) -> str:

@@ -39,7 +39,7 @@ def said(changes: dict[str, Any]) -> str:
     [
         (
             {"current": {**SEVERAL, "state": "Acquiring", "acquireDeadline": "2026-11-21T09:05:00Z"}},
-            "until 2026-11-21T09:05:00Z for all 4 nodes of tier dedicated; then it gives back the nodes that it has",
+            "until 2026-11-21T09:05:00Z for all 4 nodes of tier dedicated; then it tries the next tier. If only a part",
         ),
         ({"current": {**SEVERAL, "state": "Acquiring"}}, "waits for all 4 nodes of tier dedicated."),
         ({"current": {**SEVERAL, "state": "Starting"}, "readyNodes": "3/4"}, "once all of them are ready (3/4 are)."),
