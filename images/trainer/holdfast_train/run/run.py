@@ -2,6 +2,7 @@
 
 import math
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
@@ -13,7 +14,7 @@ from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.data import rng
 from holdfast_train.data_wait import DATA_WAIT, T
 from holdfast_train.environment import Environment
-from holdfast_train.errors import AlreadyCompleteError, HoldfastTrainError
+from holdfast_train.errors import AlreadyCompleteError, HoldfastTrainError, StateError
 from holdfast_train.format.program import ENDED, Program, Severity, check_rules, describe
 from holdfast_train.format.stateful import Stateful, checked
 from holdfast_train.pod.imported_modules import tell_modules
@@ -35,6 +36,7 @@ from holdfast_train.run.rollback import Faults, skip
 from holdfast_train.run.slow_ranks import SlowRanks
 from holdfast_train.run.step_agreement import HELD_SECONDS, StepAgreement
 from holdfast_train.run.step_boundary import StepBoundary
+from holdfast_train.run.step_loops import StepLoops
 from holdfast_train.save.coordinator import SaveCoordinator
 from holdfast_train.save.messages import Open
 from holdfast_train.save.schedule import SAVE_PATIENCE, SaveSchedule
@@ -78,6 +80,10 @@ class Run:
         self._faults: Faults | None = None
         self._slow = SlowRanks()
         self._boundary = StepBoundary((*self._objects.values(), *self._per_rank.values()), self._slow.begin_step)
+        self._loops = StepLoops()
+        self._left_step: bool | None = False  # True: the step in which a loop was left is counted; None: nobody knows
+        self._left_error: HoldfastTrainError | None = None  # of its count
+        self._process = os.getpid()
         self.step = 0
         self.resumed_from: int | None = None
         self._environment = environment
@@ -109,6 +115,8 @@ class Run:
                 self._start(self._environment)
                 if self._ranks.size > 1 and not self.left:
                     self._agreement.start(self.step, agreed=self._ranks.share(self._save_is_due(ahead=1)))
+            if self._complete is None:
+                self._boundary.watch((*self._objects.values(), *self._per_rank.values()))
         except HoldfastTrainError as error:
             self._one_run.end(None)
             self._ending.exit_with(error, self.step)
@@ -117,12 +125,18 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._environment is None or os.getpid() != self._process:  # a process that the program has forked
+        if os.getpid() != self._process:  # a process that the program has forked
+            return
+        self._leave_loop()
+        self._loops.end()
+        if error is None:
+            error = self._left_error
+        if self._environment is None:
+            self._boundary.close()
             return
         try:
-            if error is None and self.has_stepped:  # the program has left its loop by `break`
-                self.step += 1
-                self._boundary.reach(self.step)
+            if error is None and self.has_stepped:  # a loop of another shape has ended in a step
+                self._count()
             self._ending.end(error, self.step)
             if error is None:
                 self._agreement.close()
@@ -149,23 +163,74 @@ class Run:
     def steps(self, goal: int | None = None) -> Iterator[int]:
         """The numbers of the steps still to do, up to `goal` (None: HOLDFAST_GOAL_STEPS; endless if that is not set).
 
-        The first number is the one after the checkpoint's. Ends early, with `left` set, when the pod has to leave.
+        The first number is the one after the checkpoint's. Ends early, with `left` set, when the pod has to leave. A
+        loop over epochs around it asks `should_stop` before each of them; otherwise the second one is a StateError,
+        unless its goal is larger. What shapes a loop may have: docs/reference/run.md.
         """
         goal = checked_goal(goal)
         if goal is None and self._environment is not None:
             goal = self._environment.goal_steps
+        return self._loop(goal, threading.get_ident())
+
+    def _loop(self, goal: int | None, thread: int) -> Iterator[int]:
+        """The loop of `steps`, which `thread` has called. It begins where the program asks for its first step."""
+        self._leave_loop()
+        self._end_left_step()
+        is_over = self.left or self._complete is not None or self._has_ended
+        loop = 0 if is_over else self._loops.begin(goal, thread)
         self._goal = self._progress.steps = goal
         # A notice may have come during the restore: then no step begins.
-        if self._environment is not None and not self.should_stop and self._ranks.any(self._notice.is_given)[0]:
+        if self._environment is not None and not self._must_stop and self._ranks.any(self._notice.is_given)[0]:
             self._ending.leave(self.step)
-        while not self.should_stop:
-            with self._boundary.body():
+        while not self._must_stop:
+            self._loops.begin_step(loop)
+            self._boundary.begin_body()
+            try:
                 yield self.step
-            self.advance()
+            except GeneratorExit:  # the program has left the loop
+                if self._loops.is_present(loop):
+                    self._leave_loop()
+                raise
+            self._loops.begin_step(loop)
+            self._count()
+            self._act()
+
+    def _leave_loop(self) -> None:
+        """Count the step in which the program has left its loop, if it has trained that step.
+
+        An error is kept: Python drops one that a loop raises while it is closed.
+        """
+        if not self._boundary.is_in_body or os.getpid() != self._process:
+            return
+        self._left_step = self._boundary.leave_body()
+        try:
+            if self._left_step:
+                self._count()
+        except HoldfastTrainError as error:
+            self._left_error = error
+
+    def _end_left_step(self) -> None:
+        """Do what follows the step in which the program has left its loop, because it begins another one."""
+        left, self._left_step = self._left_step, False
+        if self._left_error is not None:
+            raise self._left_error
+        if left is None:
+            raise StateError(
+                f"the program has left its loop over run.steps in step {self.step} and begins another one, and nothing "
+                f"shows whether it has trained that step: Run was given no optimizer of torch, or not every one. Call "
+                f"run.report(loss=...) in each step"
+            )
+        if left:
+            self._act()
 
     @property
     def should_stop(self) -> bool:
         """True if the loop has to end: at the goal or after `finish`, if training was complete before, or to leave."""
+        self._loops.note_asked(should_stop=self._must_stop)
+        return self._must_stop
+
+    @property
+    def _must_stop(self) -> bool:
         return self.left or self._complete is not None or self._is_at_end
 
     @property
@@ -192,6 +257,8 @@ class Run:
         `checkpoint.keep.best` uses one metric, or `loss`.
         """
         measured, samples = checked_report(loss, samples, metrics or {})
+        if loss is not None:
+            self._boundary.note_loss()
         if self._environment is not None:
             self._measured.note(measured, samples)
 
@@ -203,18 +270,31 @@ class Run:
         """Count one step as done. `steps` calls it; a loop without `steps` calls it and checks `should_stop`.
 
         Begins a save if one is due. FencedError if a newer attempt has started, AlreadyCompleteError if an earlier one
-        has completed the training.
+        has completed the training, StateError in a loop over `steps`.
         """
+        if self._boundary.is_in_body:
+            raise StateError(
+                "run.advance() was called in a loop over run.steps, which counts its steps itself: remove the call"
+            )
+        if loss is not None or samples:
+            self.report(loss, samples)
+        self._count()
+        self._act()
+
+    def _count(self) -> None:
+        """Count a step. Other ranks are not asked for anything."""
         if self._complete is not None:
             raise AlreadyCompleteError(self._complete)
         self.step += 1
-        put_off = self._boundary.reach(self.step)
+        self._boundary.reach(self.step)
+        if self._environment is not None and self._guard.note(self.step, self._measured.end_step(self.step)):
+            self._agreement.ask()
+
+    def _act(self) -> None:
+        """Do with all ranks what has to be done after the step that was counted."""
+        put_off = self._boundary.take_put_off()
         if self._environment is None:
             return
-        if loss is not None or samples:
-            self.report(loss, samples)
-        if self._guard.note(self.step, self._measured.end_step(self.step)):
-            self._agreement.ask()
         if self._progress.count_step(self.step):
             self._progress.state = "training"
             self._poke()
@@ -223,7 +303,7 @@ class Run:
             tell_modules(self._environment)
         if self._agreement.is_agreed(self.step) or put_off:  # every rank has called run.save()
             self._act_together(put_off)
-        due = self._ranks.size > 1 and not self.should_stop and self._save_is_due(ahead=1)
+        due = self._ranks.size > 1 and not self._must_stop and self._save_is_due(ahead=1)
         if due and (self._checkpointer is None or self._checkpointer.has_room()):
             self._agreement.ask_and_wait()
 
@@ -293,7 +373,6 @@ class Run:
             self._ending.was_complete = True
             return
         skip(restored, self._objects.values(), self._ranks, self._checkpoints, storage.uri)
-        self._boundary.watch(self._objects.values())
         self._slow.start(environment, self._ranks, self._objects.values(), self._progress, self._poke)
         self._guard.start(self.step, is_on=(own := environment.settings).non_finite != "Ignore", spike=own.spike)
         self._faults = Faults(environment, self._guard, self._ranks, self._checkpoints, storage, self._objects)

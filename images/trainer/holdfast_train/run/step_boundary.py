@@ -1,7 +1,6 @@
 """`StepBoundary`: whether the state of a program belongs to a whole number of steps."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from holdfast_train.format.stateful import Counts, stepping_ones
@@ -30,6 +29,10 @@ class StepBoundary:
         self._counting = [thing for thing in objects if isinstance(thing, Counts)]
         self._is_in_body = False
         self._has_stepped = False  # an optimizer has stepped since the last step was counted
+        self._has_loss, self._has_losses = False, False  # the program has reported one in this step, in any step
+        self._sees_all = False  # each step of an optimizer
+        self._is_in_parts = False  # a counted step was a part of an accumulation
+        self._gradients: list[Any] = []  # what they were at the end of the last step, if steps are parts
         self._is_put_off = False
         self._has_said = False
         self._since = 0  # steps that were counted since an optimizer stepped
@@ -41,7 +44,8 @@ class StepBoundary:
         optimizers = [one for one in objects if hasattr(one, "param_groups")]
         found = stepping_ones(optimizers)
         self._hooks = [one.register_step_post_hook(self._after_step) for one in found]
-        if len(found) == len(optimizers):  # otherwise one may step, and nothing shows it
+        self._sees_all = bool(found) and len(found) == len(optimizers)
+        if self._sees_all:  # otherwise one may step, and nothing shows it
             self._sampled = [parameter for one in found for parameter in _sample(one)]
 
     def close(self) -> None:
@@ -71,18 +75,33 @@ class StepBoundary:
         self._sampled = []
         return False
 
-    @contextmanager
-    def body(self) -> Iterator[None]:
-        """The body of a loop over steps, to its end or to the end of the loop."""
-        self._is_in_body = True
-        self._on_begin()
-        try:
-            yield
-        finally:
-            self._is_in_body = False
+    @property
+    def is_in_body(self) -> bool:
+        """True from `begin_body` until the step is counted, or its loop is left."""
+        return self._is_in_body
 
-    def reach(self, step: int) -> bool:
-        """The number `step` is done; what counts steps learns of it. True if a save was put off until now."""
+    def begin_body(self) -> None:
+        """The body of a loop over steps begins."""
+        self._is_in_body, self._has_stepped, self._has_loss = True, False, False
+        self._on_begin()
+
+    def leave_body(self) -> bool | None:
+        """The program has left its loop inside a step. True if it has trained that step; None if nothing shows it.
+
+        The loop is left by `break`, and also by `zip(loader, run.steps(...))` where the loader ends.
+        """
+        self._is_in_body = False
+        if self._sees_all:
+            return self._has_stepped or (self._is_in_parts and self._gradients != [*map(_gradient, self._sampled)])
+        return self._has_stepped or self._has_loss or (False if self._has_losses else None)
+
+    def note_loss(self) -> None:
+        """The program has reported the loss of this step."""
+        self._has_loss = self._has_losses = True
+
+    def reach(self, step: int) -> None:
+        """The number `step` is done; what counts steps learns of it."""
+        self._is_in_body = False
         for thing in self._counting:
             thing.trained(step)
         if self._has_stepped:
@@ -92,8 +111,15 @@ class StepBoundary:
                     setattr(parameter.grad, MARK, _version(parameter.grad))
         else:
             self._since += 1
-        was_put_off, self._is_put_off, self._has_stepped = self._is_put_off, False, False
+            self._is_in_parts = self._is_in_parts or any(map(_has_unused_gradient, self._sampled))
+        if self._is_in_parts:
+            self._gradients = [*map(_gradient, self._sampled)]
+        self._has_stepped = self._has_loss = False
         self._on_begin()
+
+    def take_put_off(self) -> bool:
+        """True, once, if a save was put off until now."""
+        was_put_off, self._is_put_off = self._is_put_off, False
         return was_put_off
 
     def put_off(self, step: int, *, is_open: bool = False) -> bool:
@@ -125,6 +151,11 @@ def _has_unused_gradient(parameter: Any) -> bool:
     if parameter.grad is None:
         return hasattr(parameter, "placements")
     return bool(getattr(parameter.grad, MARK, None) != _version(parameter.grad))
+
+
+def _gradient(parameter: Any) -> tuple[int, int] | None:
+    """Another value after each change of the gradient."""
+    return None if parameter.grad is None else (id(parameter.grad), _version(parameter.grad))
 
 
 def _version(gradient: Any) -> int:
