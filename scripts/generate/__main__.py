@@ -50,8 +50,12 @@ def commands() -> str:
 
 
 def rules() -> str:
-    """The operator's rights in the form that the chart reads: `clusterRules` and `namespaceRules`."""
-    text = {"clusterRules": list(rbac.CLUSTER_RULES), "namespaceRules": list(rbac.NAMESPACE_RULES)}
+    """The operator's rights in the form that the chart reads: `clusterRules`, `karpenterRules`, `namespaceRules`."""
+    text = {
+        "clusterRules": list(rbac.CLUSTER_RULES),
+        "karpenterRules": list(rbac.KARPENTER_RULES),
+        "namespaceRules": list(rbac.NAMESPACE_RULES),
+    }
     return RULES_HEADER + yaml.safe_dump(text, sort_keys=False, width=120)
 
 

@@ -50,7 +50,9 @@ _NOTICES = """\
 ## What counts as a notice
 
 A pod that has to leave gets the time that its notice leaves, but at most `spec.checkpoint.gracePeriod`. The annotation
-`karpenter.sh/nodeclaim-termination-timestamp` on a node gives the exact time. These are notices too: a pod that is
+`karpenter.sh/nodeclaim-termination-timestamp` gives the exact time. Karpenter writes it on the NodeClaim of a node, if
+that has a `terminationGracePeriod`; the operator reads it there if it may (`nodeClaims` of the chart), and on the Node.
+Of a Spot node with a NodeClaim the earlier time counts: the cloud does not wait. These are notices too: a pod that is
 being deleted, a pod with the condition `DisruptionTarget`, a node that is being deleted, and a node with the condition
 `VMEventScheduled`. `aws-node-termination-handler/rebalance-recommendation` and `DeletionCandidateOfClusterAutoscaler`
 are advice, and change nothing.

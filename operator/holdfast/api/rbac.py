@@ -35,6 +35,11 @@ CLUSTER_RULES: Final[tuple[Rule, ...]] = (
 )
 """Rules in every namespace."""
 
+KARPENTER_RULES: Final[tuple[Rule, ...]] = (
+    {"apiGroups": ["karpenter.sh"], "resources": ["nodeclaims"], "verbs": ["get"]},
+)
+"""Rules in a cluster with Karpenter: when a node is ended stands on its NodeClaim."""
+
 NAMESPACE_RULES: Final[tuple[Rule, ...]] = (
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
     {

@@ -30,6 +30,7 @@ from holdfast.runtime.endpoint.token_review import TokenReviewer
 from holdfast.runtime.errors import ApiError, LeadershipLostError, UnreachableError
 from holdfast.runtime.event_loop_lag import measure_lag
 from holdfast.runtime.health import Health, HealthServer
+from holdfast.runtime.housekeeping.node_claims import NodeClaims
 from holdfast.runtime.housekeeping.profile_knowledge import ProfileStatusWriter
 from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.runtime.informer.resync import Resync
@@ -256,6 +257,7 @@ class Operator:
         self._spawn(self._profiles.run(), "profiles")
         self._spawn(self._forget_gone_regularly(), "forget_gone")
         self._spawn(self._wake_those_with_room(), "room")
+        self._spawn(NodeClaims(self._client, self._cache, self._queue).run(), "node-claims")
         self._spawn(measure_lag(self._metrics.lag_seconds.observe), "event-loop-lag")
         if settings.metrics_auth == "on":
             self._spawn(_publish_ca(ca, settings.namespace), "ca-for-metrics")

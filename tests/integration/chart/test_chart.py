@@ -72,6 +72,22 @@ def test_rights_are_those_of_the_local_cluster(helm: Path, namespace: str) -> No
     assert len(bound) == sum(m["kind"].endswith("Binding") for m in rbac.manifests(namespace))
 
 
+# Breaks if the end of a node of Karpenter cannot be read, or a right is given where nobody needs it.
+@pytest.mark.parametrize(
+    ("given", "readable"),
+    [
+        ((), False),
+        (("--api-versions", "karpenter.sh/v1"), True),
+        (("--api-versions", "karpenter.sh/v1", "--set", "nodeClaims=Never"), False),
+        (("--set", "nodeClaims=Always"), True),
+    ],
+)
+def test_claims_of_nodes_are_read_where_karpenter_is(helm: Path, given: tuple[str, ...], readable: bool) -> None:
+    rules = one(render(helm, *given), "ClusterRole", f"holdfast:{NAMESPACE}")["rules"]
+    wanted = {"apiGroups": ["karpenter.sh"], "resources": ["nodeclaims"], "verbs": ["get"]}
+    assert (wanted in rules) == readable
+
+
 # Breaks if `make crds` forgot the chart, or if uninstalling would delete every job in the cluster.
 def test_installs_the_generated_crds_and_keeps_them(helm: Path) -> None:
     rendered = {m["metadata"]["name"]: m for m in render(helm) if m["kind"] == "CustomResourceDefinition"}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from holdfast.core.observe.raw import Raw, parse_optional_time
 
@@ -51,6 +51,16 @@ class FaultSigns:
 
 
 KNOWN_SIGNS = FaultSigns()
+DISRUPTED: Final = "karpenter.sh/disrupted"  # the taint of a node that Karpenter takes away
+_TERMINATION: Final = "karpenter.sh/nodeclaim-termination-timestamp"
+
+
+def termination_of(raw: Raw) -> datetime | None:
+    """When the machine of a NodeClaim, or of a Node, is ended in any case; None if the object does not say it.
+
+    Karpenter writes it on NodeClaims only. On Nodes other programs may, such as the local cluster.
+    """
+    return parse_optional_time((raw["metadata"].get("annotations") or {}).get(_TERMINATION))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +85,16 @@ class NodeView:
     ready_changed_at: datetime | None = None
     created_at: datetime | None = None
     maintenance: str = ""  # message of a condition that announces the end of the machine (AKS VMEventScheduled)
-    termination_at: datetime | None = None  # Karpenter's hard deadline
+    claim: str = ""  # name of Karpenter's NodeClaim
+    termination_at: datetime | None = None  # when the machine is ended in any case, as the node or its claim says
     deleted_at: datetime | None = None
     fault: str = ""  # why its hardware is broken, in words
     allocatable: Mapping[str, str] = field(default_factory=dict)  # what it offers to pods; empty if it does not say so
+
+    @property
+    def is_disrupted(self) -> bool:
+        """True if Karpenter takes the node away."""
+        return self.deleted_at is not None or any(taint.key == DISRUPTED for taint in self.taints)
 
     @classmethod
     def parse(cls, raw: Raw, faults: FaultSigns = KNOWN_SIGNS) -> Self:
@@ -86,7 +102,7 @@ class NodeView:
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         conditions = {c["type"]: c for c in status.get("conditions") or ()}
         ready, event = conditions.get("Ready") or {}, conditions.get("VMEventScheduled") or {}
-        annotations = meta.get("annotations") or {}
+        owners = (o for o in meta.get("ownerReferences") or () if o.get("apiVersion", "").startswith("karpenter.sh/"))
         return cls(
             name=meta["name"],
             uid=meta["uid"],
@@ -97,7 +113,8 @@ class NodeView:
             ready_changed_at=parse_optional_time(ready.get("lastTransitionTime")),
             created_at=parse_optional_time(meta.get("creationTimestamp")),
             maintenance=event.get("message", "") or "VMEventScheduled" if event.get("status") == "True" else "",
-            termination_at=parse_optional_time(annotations.get("karpenter.sh/nodeclaim-termination-timestamp")),
+            claim=next((owner["name"] for owner in owners if owner.get("kind") == "NodeClaim"), ""),
+            termination_at=termination_of(raw),
             deleted_at=parse_optional_time(meta.get("deletionTimestamp")),
             fault=faults.find(raw)[:200],
             allocatable=status.get("allocatable") or {},

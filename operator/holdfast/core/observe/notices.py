@@ -7,7 +7,7 @@ Kubernetes.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from holdfast.core.observe.nodes import NodeView
+from holdfast.core.observe.nodes import DISRUPTED, NodeView
 from holdfast.core.observe.pods import PodView
 
 
@@ -36,7 +36,7 @@ TAINTS = {
     "aws-node-termination-handler/spot-itn": _Sign("SpotInterruption", _TWO_MINUTES),
     "aws-node-termination-handler/scheduled-maintenance": _Sign("ScheduledMaintenance", _TWO_MINUTES),
     "aws-node-termination-handler/asg-lifecycle-termination": _Sign("NodeTermination", _TWO_MINUTES),
-    "karpenter.sh/disrupted": _Sign("NodeDisrupted", _TWO_MINUTES),
+    DISRUPTED: _Sign("NodeDisrupted", _TWO_MINUTES),
     "ToBeDeletedByClusterAutoscaler": _Sign("NodeScaleDown", _TWO_MINUTES),
     "cloud.google.com/impending-node-termination": _Sign("NodeTermination", _THIRTY_SECONDS),
     "remediator.kubernetes.azure.com/unschedulable": _Sign("NodeRemediation", _THIRTY_SECONDS),
@@ -72,12 +72,23 @@ def _on_pod(pod: PodView, now: datetime, grace: timedelta) -> Notice | None:
     return None
 
 
+def _deadline(node: NodeView, usual: datetime) -> datetime:
+    """When the node goes. `usual`: if nothing says it.
+
+    A NodeClaim says how long Karpenter waits for pods. The cloud may take a Spot machine before that.
+    """
+    if node.termination_at is None:
+        return usual
+    is_spot = bool(node.claim) and node.labels.get("karpenter.sh/capacity-type") == "spot"
+    return min(node.termination_at, usual) if is_spot else node.termination_at
+
+
 def _on_node(node: NodeView | None, now: datetime) -> Notice | None:
     if node is None or not (node.taints or node.maintenance or node.deleted_at or node.fault):
         return None
 
     def notice(reason: str, message: str, leaves: timedelta) -> Notice:
-        return Notice(reason, message, node.termination_at or now + leaves, node.name)
+        return Notice(reason, message, _deadline(node, now + leaves), node.name)
 
     found = [
         notice(sign.reason, f"node {node.name} carries the taint {taint.key}", sign.leaves)

@@ -20,6 +20,11 @@ def core(namespace: str, resource: str, name: str = "") -> str:
     return f"/api/v1/namespaces/{namespace}/{resource}" + (f"/{name}" if name else "")
 
 
+def node_claim(name: str) -> str:
+    """A NodeClaim of Karpenter."""
+    return f"/apis/karpenter.sh/v1/nodeclaims/{name}"
+
+
 def lease(namespace: str, name: str = "") -> str:
     """A Lease, or the collection."""
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases" + (f"/{name}" if name else "")

@@ -88,6 +88,7 @@ class Cache:
         self.strays = Strays()
         self._room_book = RoomBook(self._job_and_pods, config or OperatorConfig())
         self._by_node: dict[str, set[str]] = defaultdict(set)  # node -> pod UIDs
+        self._ends: dict[str, datetime | None] = {}  # node UID -> when its machine is ended, as its NodeClaim says
         self._versions: dict[str, Versions] = defaultdict(Versions)
         self._puts: Mapping[str, Callable[[Raw], set[Key]]] = {
             "jobs": self.put_job,
@@ -244,6 +245,8 @@ class Cache:
         view = _parse(partial(NodeView.parse, faults=self._faults), raw)
         if view is None:
             return set()
+        if view.uid in self._ends:
+            view = replace(view, termination_at=self._ends[view.uid])
         before = self.cluster.nodes.get(view.name)
         if before == view:
             return set()
@@ -252,10 +255,21 @@ class Cache:
             touched |= self._acquiring_jobs()
         return touched
 
+    def note_end(self, name: str, uid: str, at: datetime | None) -> set[Key]:
+        """Note when the machine of a node is ended, as its NodeClaim says; None: it does not say it."""
+        node = self.cluster.nodes.get(name)
+        if node is None or node.uid != uid or (at is None and uid not in self._ends):
+            return set()
+        self._ends[uid] = at
+        if node.termination_at == at:
+            return set()
+        return self._set_nodes({**self.cluster.nodes, name: replace(node, termination_at=at)}, (name,))
+
     def _drop_node(self, key: Key, uid: str, version: int) -> set[Key]:
         if not self._versions["nodes"].record_deletion(key, uid, version):
             return set()
         rest = {name: node for name, node in self.cluster.nodes.items() if name != key.name}
+        self._ends.pop(uid, None)
         return self._set_nodes(rest, (key.name,)) | self._acquiring_jobs()
 
     def _set_nodes(self, nodes: Mapping[str, NodeView], changed: Iterable[str]) -> set[Key]:

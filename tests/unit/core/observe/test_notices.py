@@ -60,6 +60,14 @@ def test_karpenters_hard_deadline_counts():
     assert notice.deadline == at(900)
 
 
+@pytest.mark.parametrize(("kind", "claim", "seconds"), [("spot", "c", 120), ("on-demand", "c", 900), ("spot", "", 900)])
+def test_what_karpenter_waits_for_says_nothing_of_a_spot_machine(kind, claim, seconds):
+    """Breaks if a Spot machine that goes in 2 minutes is used for the grace that Karpenter gives to pods."""
+    labels = {"karpenter.sh/capacity-type": kind}
+    seen = node(taints=("karpenter.sh/disrupted",), termination_at=at(900), labels=labels, claim=claim)
+    assert found(node_view=seen).deadline == at(seconds)
+
+
 def test_azure_announces_by_condition():
     raw = {
         "metadata": {"name": "n1", "uid": "u-n1"},
