@@ -92,7 +92,8 @@ TABLE: tuple[Row, ...] = (
     job_row("resume", ANY, suspend.may_resume, suspend.resume, then="next attempt"),
     # A notice, and leaving
     row("departs", RUNNING, UP, depart.may_depart, depart.depart, then="it saves and trains on; a successor"),
-    row("less time to train", RUNNING, ALIVE, depart.has_earlier_deadline, depart.hasten, then="an earlier departure"),
+    row("other time to train", RUNNING, ALIVE, depart.has_other_deadline, depart.reschedule,
+        then="an earlier departure, or a later one"),
     row("stays", RUNNING, ALIVE, depart.notice_withdrawn, depart.stay, then="no departure, no successor"),
     row("leaves", RUNNING, ALIVE, depart.must_leave, depart.leave, then="Draining"),
     row("follower lost", RUNNING, ALIVE, depart.is_without_successor, depart.raise_another, then="another successor"),

@@ -13,12 +13,16 @@ from holdfast.core.observe.pods import PodView
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The pod will be taken away at about `deadline`. `node` is set if the whole node goes."""
+    """The pod will be taken away at about `deadline`. `node` is set if the whole node goes.
+
+    `told`: the deadline was told; otherwise it is what such a notice usually leaves.
+    """
 
     reason: str
     message: str
     deadline: datetime
     node: str | None = None
+    told: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,8 @@ def _on_node(node: NodeView | None, now: datetime) -> Notice | None:
         return None
 
     def notice(reason: str, message: str, leaves: timedelta) -> Notice:
-        return Notice(reason, message, _deadline(node, now + leaves), node.name)
+        deadline = _deadline(node, now + leaves)
+        return Notice(reason, message, deadline, node.name, told=deadline == node.termination_at)
 
     found = [
         notice(sign.reason, f"node {node.name} carries the taint {taint.key}", sign.leaves)

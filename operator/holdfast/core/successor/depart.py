@@ -1,6 +1,6 @@
 """An attempt whose node will go trains on until its successor is up."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import ceil
 from typing import NamedTuple
 
@@ -96,18 +96,22 @@ def depart(turn: Turn, found: TimelyNotice) -> None:
     draft.event("Notice", text, warning=True)
 
 
-def has_earlier_deadline(turn: Turn) -> Departure | None:
-    """The departure with its new times if a notice leaves clearly less time than was known."""
-    departure = turn.attempt.departure
-    deadline = drain.earlier_deadline(turn, departure.deadline) if departure else None
-    if departure is None or deadline is None:
+def has_other_deadline(turn: Turn) -> Departure | None:
+    """The departure with its new times if a notice leaves clearly less time, or says that it leaves more."""
+    departure, notice = turn.attempt.departure, turn.notice
+    if departure is None or notice is None:
+        return None
+    deadline = drain.earlier_deadline(turn, departure.deadline)
+    if deadline is None and notice.told and notice.deadline - departure.deadline >= timedelta(seconds=1):
+        deadline = notice.deadline
+    if deadline is None:
         return None
     leave_at = deadline - (departure.deadline - departure.leave_at)
     return departure.model_copy(update={"deadline": deadline, "leave_at": leave_at})
 
 
-def hasten(turn: Turn, departure: Departure) -> None:
-    """Depart earlier."""
+def reschedule(turn: Turn, departure: Departure) -> None:
+    """Depart earlier, or later."""
     turn.set_attempt(departure=departure)
 
 
