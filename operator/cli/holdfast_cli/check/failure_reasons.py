@@ -42,7 +42,7 @@ def _why(reason: str) -> str:
     if reason in _INTERRUPTIONS:
         return "such an end is an interruption or a stop, and rules judge failures only: this never fits"
     if reason in _FINAL:
-        return "another start would fail in the same way, so it ends the job, even if a rule says otherwise"
+        return "another start would fail in the same way, so it ends or pauses the job, even if a rule says otherwise"
     close = get_close_matches(reason, FAILURES, 1) or [_OTHER_WORDS.get(reason.lower(), "")]
     known = f"did you mean {close[0]}?" if close[0] else f"known are Signal and a number, {', '.join(sorted(FAILURES))}"
     return f"no failure has this reason, as far as this version knows; {known}"

@@ -61,6 +61,8 @@ def drain_for_edit(turn: Turn, fields: tuple[str, ...]) -> None:
 
 def other_program_words(attempt: Attempt, fields: tuple[str, ...]) -> str:
     """Why an attempt has to leave that runs something else than `fields` of spec say."""
+    if not attempt.made_from:
+        return f"nothing shows that attempt {attempt.number} runs what spec says"
     return f"attempt {attempt.number} does not run what {' and '.join(f'spec.{name}' for name in fields)} says"
 
 

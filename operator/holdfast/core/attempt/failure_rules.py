@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from holdfast.api.attempt import EndKind, EndReason
 from holdfast.api.failure import FailureRule
-from holdfast.core.attempt.fruitless import has_run
+from holdfast.core.attempt.fruitless import has_run, made_progress
 from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, End
 from holdfast.core.books.history import not_stopped
 from holdfast.core.draft import Draft
@@ -58,15 +58,21 @@ def hope(turn: Turn, end: End) -> End:
     """
     if end.kind is not EndKind.MISCONFIGURED or not has_run(turn):
         return end
-    if end.reason not in STORAGE_REFUSES | IMAGE_REFUSES or _was_hoped_often(turn.draft, end.reason):
+    passes = end.reason in STORAGE_REFUSES | IMAGE_REFUSES
+    if not passes or (not made_progress(turn) and _was_hoped_often(turn.draft, end.reason)):
         return replace(end, pauses=True)
     anywhere = end.reason in STORAGE_REFUSES
     return replace(end, kind=EndKind.INTERRUPTION, infrastructure=True, anywhere=anywhere)
 
 
+def is_last_try(draft: Draft) -> bool:
+    """True if one more attempt without progress would end the job."""
+    return draft.status.fruitless_attempts + 1 >= draft.snapshot.job.spec.failure.max_fruitless
+
+
 def _was_hoped_often(draft: Draft, reason: str) -> bool:
-    """True if the last attempts ended for this reason too, or one more without progress would end the job."""
-    if draft.status.fruitless_attempts + 1 >= draft.snapshot.job.spec.failure.max_fruitless:
+    """True if the last attempts ended for this reason too, or this is the last one that the user allows."""
+    if is_last_try(draft):
         return True
     last = not_stopped(draft.status.history)[1 - REFUSALS :]
     return len(last) == REFUSALS - 1 and all(one.reason == reason for one in last)

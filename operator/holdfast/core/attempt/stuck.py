@@ -10,7 +10,7 @@ import re
 from holdfast.api import names
 from holdfast.api.attempt import EndKind
 from holdfast.core.attempt.end import end_attempt
-from holdfast.core.attempt.failure_rules import REFUSALS
+from holdfast.core.attempt.failure_rules import REFUSALS, is_last_try
 from holdfast.core.attempt.fruitless import has_run
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.books.history import not_stopped
@@ -57,10 +57,13 @@ def stuck_container(turn: Turn) -> ContainerView | None:
 
 
 def fail_stuck(turn: Turn, container: ContainerView) -> None:
-    """End the attempt: misconfigured if it can never work, otherwise an interruption, after which another attempt
-    follows."""
+    """End the attempt: misconfigured if it can never work, otherwise an interruption, after which another one follows.
+
+    A job that has run does not try again until it has failed for good: a person may still correct what is wrong.
+    """
     reason, text = container.waiting or "", f"container {container.name}: {container.message}"
-    if container.name == names.TRAINER_CONTAINER and _can_never_work(turn, reason, container.message):
+    never = container.name == names.TRAINER_CONTAINER and _can_never_work(turn, reason, container.message)
+    if never or (has_run(turn) and is_last_try(turn.draft)):
         end_attempt(turn, End(EndKind.MISCONFIGURED, reason, text))
         return
     anywhere = reason not in STUCK_BY_NODE and not _NO_WAY.search(container.message)

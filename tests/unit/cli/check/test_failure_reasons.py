@@ -44,7 +44,7 @@ def test_reasons_of_failures() -> None:
         ("NodeSilent", "an interruption or a stop"),
         ("Signal9", "an interruption or a stop"),
         ("StorageUnreachable", "an interruption or a stop"),
-        ("StorageDenied", "it ends the job, even if a rule says otherwise"),
+        ("StorageDenied", "it ends or pauses the job, even if a rule says otherwise"),
     ],
 )
 def test_a_reason_that_no_failure_has(reason: str, words: str) -> None:

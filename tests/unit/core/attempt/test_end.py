@@ -103,6 +103,14 @@ def test_what_may_pass_by_itself_is_tried_a_few_times_and_then_pauses_the_job(ti
     assert found.finished_at is None
 
 
+def test_a_refusal_after_a_training_that_went_well_is_the_first_one_again():
+    """Breaks if refusals of last year keep a key that is rotated today from being tried once more."""
+    before = tuple(record(number=n, reason="StorageDenied", first_step=None) for n in range(2, 6))
+    given = status(attempt(9, raised_at=at(-900), first_step=500), history=before, ledger=Ledger(ran_at=at(-9000)))
+    refused = replace(at_once(78, verdict("misconfigured", "StorageDenied")), name="vit-9-0", uid="u-9", attempt=9)
+    assert settled(snapshot(job(given), refused)).status.history[-1].kind is EndKind.INTERRUPTION
+
+
 def test_a_paused_job_says_what_is_wrong_and_when_it_goes_on():
     found = after(at_once(1, verdict("misconfigured", "NoCheckpoint", message="no checkpoint there")), history=RAN)
     said = {one.type: (one.status, one.reason, one.message) for one in found.conditions}

@@ -7,6 +7,7 @@ from tests.support.decisions.snapshots import (
     TIERS,
     at,
     attempt,
+    container,
     drain,
     ended,
     job,
@@ -24,7 +25,7 @@ from tests.support.decisions.snapshots import (
 from tests.unit.core.table.gang_cases import WORLD, member, says
 from tests.unit.core.table.row_cases import ACQUIRING, DRAINED, DRAINING, FENCED, INTENDED, RUNNING, STARTING, Case
 
-from holdfast.api.attempt import EndKind, PodRecord
+from holdfast.api.attempt import AttemptRecord, EndKind, PodRecord
 from holdfast.api.status import Ledger, Misconfigured
 from holdfast.core.made_from import made_from, pods_hash
 from holdfast.core.observe.snapshot import Refusal
@@ -57,6 +58,22 @@ def second(*pods: Any, state: Any = RUNNING, ledger: Ledger = RAN, **changes: An
     return snapshot(job(status(attempt(2, state, **times), ledger=ledger), **changes), *pods, **given)
 
 
+def stuck(waits: Any, *, times: int) -> Any:
+    """A snapshot of an attempt of a job that has run, with a container that waits; so did `times` attempts before."""
+    before = tuple(
+        AttemptRecord(number=80 - times + n, tier="spot", kind=EndKind.INTERRUPTION, reason=waits.waiting,
+                      message=waits.message, raised_at=at(-900), ended_at=at(-600), fruitless=True)
+        for n in range(times)
+    )  # fmt: skip
+    counts = {"fruitless_interruptions": times, "fruitless_attempts": times}
+    given = status(
+        attempt(90, STARTING, raised_at=at(-700), scheduled_at=at(-690)), history=before, ledger=RAN, **counts
+    )
+    return snapshot(job(given), placed(90, trainer=waits))
+
+
+REFUSED = container(waiting="ErrImagePull", message="x: not found")
+NO_SECRET = container(waiting="CreateContainerConfigError", message='secret "s3" not found')
 TWO = {"trainer": {**TRAINER, "nodes": 2}}
 OF_TWO = runs(TWO, nodes=2, world=WORLD, pods=(PodRecord(uid="u-vit-1-0", node="n1"),))
 PAIR = (member(1, 0), member(1, 1))
@@ -124,6 +141,16 @@ CASES = [
          (), {"phase": "Suspended"}),
     Case("misconfigured, and a person suspends it", snapshot(job(wrong(), suspend=True)), ("corrected",),
          {"phase": "Suspended", "reason": "Suspended"}),
+    Case("the image is refused after the job has run", stuck(REFUSED, times=1), ("bad container",),
+         {"state": INTENDED, "end": (90, EndKind.INTERRUPTION, "ErrImagePull")}),
+    Case("the image is refused again and again after the job has run", stuck(REFUSED, times=4),
+         ("bad container", "suspended"), {"phase": "Suspended", "reason": "ErrImagePull"}),
+    Case("the image can have no such name after the job has run", stuck(container(waiting="InvalidImageName"), times=0),
+         ("bad container", "suspended"), {"phase": "Suspended", "reason": "InvalidImageName"}),
+    Case("a Secret is missing after the job has run", stuck(NO_SECRET, times=18), ("bad container",),
+         {"state": INTENDED, "end": (90, EndKind.INTERRUPTION, "CreateContainerConfigError")}),
+    Case("a Secret is missing at the last try that the user allows", stuck(NO_SECRET, times=19),
+         ("bad container", "suspended"), {"phase": "Suspended", "reason": "CreateContainerConfigError"}),
     Case("the pod is invalid after the job has run", second(state=ACQUIRING, refusal=INVALID),
          ("pod refused", "suspended"), {"phase": "Suspended", "reason": "PodInvalid"}),
 ]  # fmt: skip
