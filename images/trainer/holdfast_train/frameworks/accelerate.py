@@ -8,8 +8,8 @@ from holdfast_train.environment import is_in_pod
 from holdfast_train.errors import StateError
 from holdfast_train.format.program import Severity
 from holdfast_train.format.stateful import Stateful
+from holdfast_train.frameworks.batch_order import seed_evaluation
 from holdfast_train.frameworks.epoch_run import EpochRun
-from holdfast_train.frameworks.kept_workers import separate_workers
 from holdfast_train.frameworks.position import Position, Shape
 from holdfast_train.frameworks.prepared import base_of, refuse_distribution
 
@@ -52,7 +52,8 @@ class AcceleratedRun(EpochRun):
             seed = sys.modules["torch"].initial_seed() % 2**32
             position = Position(base_of(loader), seed=seed, rank=accelerator.process_index)
             for prepared in accelerator._dataloaders:
-                separate_workers(getattr(prepared, "base_dataloader", prepared))
+                other = getattr(prepared, "base_dataloader", prepared)
+                seed_evaluation(other, seed=seed, rank=accelerator.process_index)
             own["shape"] = Shape(
                 processes=accelerator.num_processes,
                 samples=len(loader.dataset),

@@ -1,13 +1,15 @@
 """What surrounds the batches of a data loader: a record of their order, and random numbers that depend on the batch."""
 
 import hashlib
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from holdfast_train.data.own_generators import Repeatable
+from holdfast_train.frameworks.kept_workers import separate_workers
 
-__all__ = ["Batch", "BatchOrder", "SeededBatches"]
+__all__ = ["Batch", "BatchOrder", "SeededBatches", "seed_batches", "seed_evaluation"]
 
 WORD_BYTES = 8  # of the digest that stands for all batches of an epoch so far
 
@@ -100,3 +102,29 @@ class SeededBatches:
         read = getattr(self.dataset, "__getitems__", None)
         found: Iterable[Any] = read(list(batch)) if read else [self.dataset[index] for index in batch]
         return found
+
+
+def seed_batches(loader: Any, seed: str) -> BatchOrder:
+    """Let the random numbers of the batches of `loader`, a DataLoader of torch, depend on `seed` and their places."""
+    order = BatchOrder(loader.batch_sampler)
+    data = SeededBatches(loader.dataset, loader.collate_fn, seed)
+    # A DataLoader refuses to have these set; a new one would be none of the library's own class.
+    vars(loader).update(batch_sampler=order, dataset=data, collate_fn=data.collate)
+    loader._iterator = None  # workers that stay have the data set of before
+    separate_workers(loader)
+    return order
+
+
+def seed_evaluation(loader: Any, *, seed: int, rank: int) -> None:
+    """Let `loader`, of an evaluation, give the same batches in each evaluation, and change no step that follows.
+
+    A generator that its data set or collate function carries, maybe that of the training, is in no checkpoint: without
+    this, the evaluations after a resume would be others.
+    """
+    torch_data: Any = sys.modules["torch.utils.data"]
+    if not isinstance(loader, torch_data.DataLoader) or isinstance(loader.dataset, SeededBatches):
+        return
+    if isinstance(loader.dataset, torch_data.IterableDataset) or loader.batch_sampler is None:
+        separate_workers(loader)
+    else:
+        seed_batches(loader, f"{seed}/{rank}/evaluation")

@@ -12,7 +12,7 @@ from holdfast_train.data import rng
 from holdfast_train.data_wait import DATA_WAIT
 from holdfast_train.environment import is_in_pod
 from holdfast_train.errors import StateError
-from holdfast_train.frameworks.kept_workers import separate_workers
+from holdfast_train.frameworks.batch_order import seed_evaluation
 from holdfast_train.frameworks.lightning_loop import LightningLoop
 from holdfast_train.frameworks.lightning_strategy import refuse_strategy
 from holdfast_train.frameworks.position import Position, Shape
@@ -85,7 +85,8 @@ class _Fit:
         trainer.fit_loop.setup_data()
         rng.restore_host(before)  # the batches of the first epoch are asked for once more, with the position known
         loader = _loader(trainer.fit_loop)
-        self._data = Position(loader, seed=torch.initial_seed() % 2**32, rank=trainer.global_rank)
+        self._seed = torch.initial_seed() % 2**32
+        self._data = Position(loader, seed=self._seed, rank=trainer.global_rank)
         self._run = self._make_run(loader)
         self._run.__enter__()
         self._sigterm = signal.getsignal(signal.SIGTERM)
@@ -204,7 +205,7 @@ class _Fit:
     def _before_validation(self) -> None:
         """A validation begins."""
         for loader in self._epoch_loop.val_loop._combined_loader.flattened:
-            separate_workers(loader)
+            seed_evaluation(loader, seed=self._seed, rank=self._trainer.global_rank)
         self._reset_validation()
 
     def _count(self) -> None:
@@ -212,6 +213,7 @@ class _Fit:
         if self._has_begun and self._trainer.global_step == self._run.step:
             return
         if self._has_begun:
+            self._run.note_step()  # Lightning accumulates by itself
             logged = self._trainer.callback_metrics.items()
             self._run.report(loss=self.loss, metrics={name: value for name, value in logged if name != "loss"})
         self._has_begun = True

@@ -9,8 +9,7 @@ from holdfast_train.data.own_generators import generators_in
 from holdfast_train.data.rng import Generators
 from holdfast_train.errors import StateError
 from holdfast_train.format.stateful import Stateful
-from holdfast_train.frameworks.batch_order import BatchOrder, SeededBatches
-from holdfast_train.frameworks.kept_workers import separate_workers
+from holdfast_train.frameworks.batch_order import BatchOrder, seed_batches
 
 __all__ = ["Position", "Shape"]
 
@@ -33,12 +32,7 @@ class Position:
         _refuse_unordered(loader)
         self.epoch = self.batches = 0
         self._loader = loader
-        self._order = BatchOrder(loader.batch_sampler)
-        data = SeededBatches(loader.dataset, loader.collate_fn, f"{seed}/{rank}")
-        # A DataLoader refuses to have these set; a new one would be none of the library's own class.
-        vars(loader).update(batch_sampler=self._order, dataset=data, collate_fn=data.collate)
-        loader._iterator = None  # workers that stay have the data set of before
-        separate_workers(loader)
+        self._order = seed_batches(loader, f"{seed}/{rank}")
         self._start: dict[str, Any] = {}
         self._is_drawn = False  # the order of this epoch
         self._expected: int | None = None

@@ -10,7 +10,7 @@ from holdfast_train.data import rng
 from holdfast_train.data_wait import DATA_WAIT
 from holdfast_train.environment import is_in_pod
 from holdfast_train.errors import StateError
-from holdfast_train.frameworks.kept_workers import separate_workers
+from holdfast_train.frameworks.batch_order import seed_evaluation
 from holdfast_train.frameworks.position import Position, Shape
 from holdfast_train.frameworks.prepared import base_of, refuse_distribution
 from holdfast_train.frameworks.trainer_loop import TrainerLoop
@@ -112,17 +112,21 @@ class _Training:
     def get_train_dataloader(self, original: Callable[[], Any]) -> Any:
         """The loader, whose position is known from now on."""
         loader = original()
-        args = self._trainer.args
-        seed = args.seed if args.data_seed is None else args.data_seed
         self._loader = loader
-        self._data = Position(base_of(loader), seed=seed, rank=args.process_index)
+        self._data = Position(base_of(loader), seed=self._seed, rank=self._trainer.args.process_index)
         return loader
 
     def get_eval_dataloader(self, original: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """The loader of an evaluation, which must not change the steps that follow."""
+        """The loader of an evaluation."""
         loader = original(*arguments, **options)
-        separate_workers(getattr(loader, "base_dataloader", loader))
+        base = getattr(loader, "base_dataloader", loader)
+        seed_evaluation(base, seed=self._seed, rank=self._trainer.args.process_index)
         return loader
+
+    @property
+    def _seed(self) -> int:
+        args = self._trainer.args
+        return int(args.seed if args.data_seed is None else args.data_seed)
 
     def init_training_state(
         self, original: Callable[..., Any], max_steps: int, per_epoch: int, epochs: int, _: Any, trial: Any
@@ -227,6 +231,7 @@ class _Training:
         if self._has_begun and trainer.state.global_step == run.step:
             return True  # no step was done since
         if self._has_begun:
+            run.note_step()  # the Trainer accumulates by itself
             run.report(loss=self._loss, samples=trainer.get_total_train_batch_size(trainer.args))
             self._loss = None
         self._has_begun = True

@@ -250,6 +250,13 @@ class Run:
         """True if an optimizer has stepped, and the step is not counted yet."""
         return self._boundary.has_stepped
 
+    def note_step(self) -> None:
+        """The step of an optimizer is over, also if it has left the parameters as they are, as a loss scale makes it.
+
+        Only for optimizers that do not tell it: a save waits for a step if gradients have come.
+        """
+        self._boundary.note_step()
+
     def report(self, loss: Any = None, samples: float = 0.0, metrics: Mapping[str, Any] | None = None) -> None:
         """Note the loss of this step and its number of samples. Cheap: a tensor is read later, in another thread.
 

@@ -43,7 +43,7 @@ class StepBoundary:
         """Notice the steps of the optimizers among `objects`."""
         optimizers = [one for one in objects if hasattr(one, "param_groups")]
         found = stepping_ones(optimizers)
-        self._hooks = [one.register_step_post_hook(self._after_step) for one in found]
+        self._hooks = [one.register_step_post_hook(self.note_step) for one in found]
         self._sees_all = bool(found) and len(found) == len(optimizers)
         if self._sees_all:  # otherwise one may step, and nothing shows it
             self._sampled = [parameter for one in found for parameter in _sample(one)]
@@ -53,6 +53,10 @@ class StepBoundary:
         for hook in self._hooks:
             hook.remove()
         self._hooks, self._sampled = [], []
+
+    def note_step(self, *_: Any) -> None:
+        """An optimizer has stepped. Its hooks call this."""
+        self._has_stepped = True
 
     @property
     def has_stepped(self) -> bool:
@@ -132,9 +136,6 @@ class StepBoundary:
             self._has_said = True
             say(f"run.save() was called inside a step, after {step} steps: it saves at the end of the step")
         return True
-
-    def _after_step(self, *_: Any) -> None:
-        self._has_stepped = True
 
 
 def _sample(optimizer: Any) -> list[Any]:

@@ -7,7 +7,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import FullyShardedDataParallelPlugin, set_seed
 from tests.support.trainer.frameworks.held_trainer import SAMPLES, Setup
-from tests.support.trainer.frameworks.trainer_parts import BATCH, Data, Model, OwnSampler, evaluated
+from tests.support.trainer.frameworks.trainer_parts import BATCH, Data, Model, OwnSampler
 from torch.utils.data import DataLoader, Subset
 
 from holdfast_train.frameworks.accelerate import AcceleratedRun
@@ -25,9 +25,8 @@ def train(setup: Setup, write: Callable[[Any], None], after: Callable[[int], Non
     loader: Any = DataLoader(
         data, BATCH, collate_fn=data.collate, num_workers=setup.workers, persistent_workers=setup.workers > 0, **order
     )
-    few = evaluated(setup)
     workers: dict[str, Any] = {"num_workers": min(1, setup.workers), "persistent_workers": setup.workers > 0}
-    validated: Any = DataLoader(Subset(few, range(8)), BATCH, collate_fn=few.collate, **workers)
+    validated: Any = DataLoader(Subset(data, range(8)), BATCH, collate_fn=data.collate, **workers)
     model: Any = Model()
     optimizer: Any = torch.optim.AdamW(model.parameters(), lr=0.01)
     schedule: Any = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, SAMPLES * setup.epochs)

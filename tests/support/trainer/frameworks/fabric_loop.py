@@ -33,7 +33,8 @@ def train(setup: Setup, write: Callable[[Any], None], after: Callable[[int], Non
     if setup.sampling in ("own", "hidden"):
         order = {"sampler": OwnSampler(hidden=setup.sampling == "hidden")}
     loader: Any = DataLoader(data, BATCH, collate_fn=data.collate, num_workers=setup.workers, **order)
-    evaluated: Any = DataLoader(Subset(data, range(8)), BATCH, collate_fn=data.collate)
+    few = Data(noisy=setup.noisy, carries=False)  # Fabric does not say which loaders there are
+    evaluated: Any = DataLoader(Subset(few, range(8)), BATCH, collate_fn=few.collate)
     plain = Model()
     model, optimizer = fabric.setup(plain, torch.optim.AdamW(plain.parameters(), lr=0.01))
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, SAMPLES * setup.epochs)

@@ -9,7 +9,7 @@ from lightning.pytorch import LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.plugins import MixedPrecision
 from tests.support.trainer.frameworks.held_trainer import Setup
-from tests.support.trainer.frameworks.trainer_parts import BATCH, Data, Model, OwnSampler, evaluated
+from tests.support.trainer.frameworks.trainer_parts import BATCH, Data, Model, OwnSampler
 from torch.utils.data import DataLoader, Subset
 from torchmetrics import MeanMetric
 
@@ -85,11 +85,10 @@ def train(setup: Setup, write: Callable[[Any], None], after: Callable[[int], Non
         accelerator="cpu",
     )
     module = Module(write, after)
-    few = evaluated(setup)
     validated: Any = DataLoader(
-        Subset(few, range(8)),
+        Subset(data, range(8)),
         BATCH,
-        collate_fn=few.collate,
+        collate_fn=data.collate,
         num_workers=min(1, setup.workers),
         persistent_workers=setup.workers > 0,
     )

@@ -15,10 +15,13 @@ BATCH = 4
 
 
 class Data(Dataset[Any]):
-    """The samples have different lengths, for `group_by_length`. A noisy one is another one each time."""
+    """The samples have different lengths, for `group_by_length`. A noisy one is another one each time: by global
+    generators, and by two of its own if it `carries` them, of which one is made late."""
 
-    def __init__(self, *, noisy: bool) -> None:
-        self.noisy = noisy
+    def __init__(self, *, noisy: bool, carries: bool = True) -> None:
+        self.noisy, self.carries = noisy, carries
+        self.own = random.Random(5)
+        self.late: torch.Generator | None = None
 
     def __len__(self) -> int:
         return SAMPLES
@@ -28,13 +31,16 @@ class Data(Dataset[Any]):
             raise IndexError(number)
         inputs = torch.randn(4, generator=torch.Generator().manual_seed(number))
         if self.noisy:
-            inputs += random.random()
+            inputs += random.random() + (self.own.random() if self.carries else 0.0)
         return {"number": number, "inputs": inputs, "labels": inputs.sum(), "input_ids": [0] * (number % 7 + 1)}
 
     def collate(self, samples: list[dict[str, Any]]) -> Any:
         found = default_data_collator([{k: v for k, v in x.items() if k != "input_ids"} for x in samples])
         if self.noisy:
             found["inputs"] += torch.rand(1)
+        if self.noisy and self.carries:
+            self.late = torch.Generator() if self.late is None else self.late
+            found["inputs"] += torch.rand(1, generator=self.late)
         return found
 
 
@@ -77,11 +83,6 @@ class After(TrainerCallback):
         self.after(state.global_step)
 
 
-def evaluated(setup: Setup) -> Data:
-    """The data of evaluations. Random numbers in workers that stay are not a part of what a resume promises."""
-    return Data(noisy=setup.noisy and not setup.workers)
-
-
 def make_trainer(setup: Setup, folder: Path, write: Callable[[Any], None], after: Callable[[int], None]) -> Any:
     """The Trainer. `write` is given a line for each batch, `after` the step whose last batch was computed."""
 
@@ -97,16 +98,8 @@ def make_trainer(setup: Setup, folder: Path, write: Callable[[Any], None], after
             is_own = setup.sampling in ("own", "hidden")
             return OwnSampler(hidden=setup.sampling == "hidden") if is_own else super()._get_train_sampler(*args)
 
-        def get_eval_dataloader(self, *args: Any) -> Any:
-            noisy, self.data_collator = self.data_collator, few.collate
-            try:
-                return super().get_eval_dataloader(*args)
-            finally:
-                self.data_collator = noisy
-
     torch.manual_seed(0)
     data = Data(noisy=setup.noisy)
-    few = evaluated(setup)
     arguments = TrainingArguments(
         output_dir=str(folder),
         num_train_epochs=setup.epochs,
@@ -130,7 +123,7 @@ def make_trainer(setup: Setup, folder: Path, write: Callable[[Any], None], after
         model=Model(),
         args=arguments,
         train_dataset=data,
-        eval_dataset=Subset(few, range(8)),
+        eval_dataset=Subset(data, range(8)),
         data_collator=data.collate,
         callbacks=[After(after)],
     )

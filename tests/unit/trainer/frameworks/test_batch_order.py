@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
 
-from holdfast_train.frameworks.batch_order import Batch, BatchOrder, SeededBatches
+from holdfast_train.frameworks.batch_order import Batch, BatchOrder, SeededBatches, seed_evaluation
 
 
 class Noise:
@@ -129,3 +129,33 @@ def test_a_worker_may_set_attributes_of_its_data_set() -> None:
     data.rng = np.random.default_rng(9)
     assert isinstance(data.dataset.rng, np.random.Generator)
     assert found == [data.collate(one) for one in batches]
+
+
+class Endless(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter([1])
+
+
+# Breaks if evaluations after a resume draw other numbers than those of a training that was not interrupted, or if the
+# loader of one is changed twice, or one without a position is refused.
+@pytest.mark.parametrize("workers", [0, 1])
+def test_each_evaluation_draws_the_same_numbers(workers: int) -> None:
+    def evaluation() -> Any:
+        loader: Any = DataLoader(
+            OwnNoise(),  # type: ignore[arg-type]
+            batch_sampler=[[0, 1], [2]],
+            collate_fn=OwnCollate(),
+            num_workers=workers,
+            persistent_workers=workers > 0,
+        )
+        for _ in range(2):
+            seed_evaluation(loader, seed=7, rank=0)
+        return loader
+
+    loader = evaluation()
+    first = list(loader)
+    assert list(loader) == first == list(evaluation())
+    assert isinstance(loader.dataset.dataset, OwnNoise)
+    endless: Any = DataLoader(Endless())
+    seed_evaluation(endless, seed=7, rank=0)
+    assert list(endless) == [1]

@@ -170,6 +170,17 @@ def test_a_notice_with_little_time_leaves_without_a_save(prefix: str, tmp_path: 
     assert training.saved(prefix) == []
 
 
+# Breaks if a step that a loss scale skips holds up a save for ever, or if the program cannot say that it was one.
+def test_a_program_can_say_that_a_step_is_over(prefix: str) -> None:
+    training = Accumulation(prefix, every=Every(1))
+    with training.run as run:
+        for step in run.steps(4):
+            training.batch(step, steps=False)
+            if step == 1:
+                run.note_step()
+        assert training.saved(prefix) == [2]
+
+
 # Breaks if a program whose optimizer never steps has no checkpoint, or if gradients that were used hold up a save.
 @pytest.mark.parametrize("steps", [True, False])
 def test_a_save_does_not_wait_for_ever(
