@@ -80,6 +80,7 @@ class FolderWriter:
         self._checkpoints: Checkpoints | None = None
         self._commits: FolderCommits | None = None
         self._retry_at = 0.0
+        self._refused: tuple[Unit, str] | None = None  # a checkpoint that cannot be saved, if no newer one is saved
         self._saved: Saved | None = None  # by this attempt
         self._has_saved = False
         self._saved_step: int | None = None
@@ -233,7 +234,8 @@ class FolderWriter:
         if (bad := escapes(unit)) is not None:
             self._watch.refuse(unit)
             what = "leads out of it" if bad.link is not None else "is neither a file nor a folder that can be read"
-            self._failed(f"the checkpoint {unit.name!r} is not saved: {bad.path!r} {what}")
+            self._refused = unit, f"the checkpoint {unit.name!r} is not saved: {bad.path!r} {what}"
+            self._failed(self._refused[1])
             return True
         try:
             saved = self._commits.commit(unit)
@@ -259,6 +261,8 @@ class FolderWriter:
 
     def _take(self, unit: Unit, saved: Saved) -> None:
         self._watch.note_committed(unit)
+        if self._refused is not None and unit.newest >= self._refused[0].newest:
+            self._refused = None
         self._saved, self._saved_step, self._saved_at = saved, unit.step, unit.newest / 1e9
         self._has_saved = True
         self._progress.save_error = None
@@ -292,6 +296,8 @@ class FolderWriter:
             is_all = self._commit_rest(clean=code == 0)
         if signalled_at is not None:
             self._leave(signalled_at)
+        elif code == 0 and self._refused is not None:
+            self._write_verdict("failed", self._refused[1], reasons.STORAGE_FAILED)
         elif code == 0 and not is_all:
             self._write_verdict(
                 "failed", f"the last checkpoint is not saved: {self._progress.save_error}", reasons.STORAGE_FAILED

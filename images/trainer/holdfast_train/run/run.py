@@ -299,7 +299,6 @@ class Run:
 
     def _act(self) -> None:
         """Do with all ranks what has to be done after the step that was counted."""
-        put_off = self._boundary.take_put_off()
         if self._environment is None:
             return
         if self._progress.count_step(self.step):
@@ -308,19 +307,20 @@ class Run:
             if self._checkpointer is not None:
                 self._checkpointer.prepare()  # now, because the first step has made the optimizer's state
             tell_modules(self._environment)
-        if self._agreement.is_agreed(self.step) or put_off:  # every rank has called run.save()
-            self._act_together(put_off)
+        if self._agreement.is_agreed(self.step):
+            self._act_together()
         due = self._ranks.size > 1 and not self._must_stop and self._save_is_due(ahead=1)
         if due and (self._checkpointer is None or self._checkpointer.has_room()):
             self._agreement.ask_and_wait()
 
-    def _act_together(self, put_off: bool) -> None:
-        """Leave, save or end, if a rank has to. `put_off`: the program has called `save` inside this step."""
+    def _act_together(self) -> None:
+        """Leave, save or end, if a rank has to."""
         checkpointer = self._checkpointer
         full = checkpointer is not None and not checkpointer.saver.can_begin
         out, wrong = checkpointer is not None and bool(checkpointer.stop_error), self._guard.fault is not None
-        mine = self._notice.is_given, self._save_is_due(), full, out, wrong, self._boundary.is_open
-        leave, save, full, out, wrong, is_open, urgent = self._ranks.any(*mine, self._ending.is_urgent)
+        put_off = self._boundary.take_put_off()  # the program has called `save` inside a step
+        mine = self._notice.is_given, self._save_is_due(), full, out, wrong, self._boundary.is_open, put_off
+        leave, save, full, out, wrong, is_open, put_off, urgent = self._ranks.any(*mine, self._ending.is_urgent)
         if checkpointer is not None and out:
             checkpointer.raise_stop_error()
         if wrong and self._faults is not None:
@@ -332,23 +332,28 @@ class Run:
         elif is_open:  # a save that is due stays due
             if put_off:
                 self._boundary.put_off(self.step, is_open=True)
-            if leave and self._ranks.first:
+            if (leave or put_off) and self._ranks.first:
                 self._agreement.ask_and_wait()
         elif put_off or (save and not full):
             self._save_between_steps(wait=put_off)
         elif save:
-            self._saving.record_skipped()
+            self._saving.record_skipped(at_most=checkpointer is not None and checkpointer.saver.has_most_copies)
 
     def save(self) -> bool:
-        """Save, and wait until the checkpoint is committed: then True. Under torchrun every rank must call it.
+        """Save, and wait until the checkpoint is committed: then True. Between two steps, every rank must call it.
 
         Inside a step the state belongs to no step: the save takes place at its end (`advance`), and the answer is
-        False. A step is the body of a loop over `steps`; in another loop it begins with the optimizer's step. The same
-        holds in the middle of an accumulation of gradients: the save follows the step in which an optimizer steps.
+        False. If other ranks have ended that step already, all ranks save after the next one. A step is the body of a
+        loop over `steps`; in another loop it begins with the optimizer's step. The same holds in the middle of an
+        accumulation of gradients: the save follows the step in which an optimizer steps.
         """
-        if self._environment is None or self._checkpointer is None or self._boundary.put_off(self.step):
+        if self._environment is None or self._checkpointer is None:
+            return False
+        if self._boundary.put_off(self.step):
+            self._agreement.ask_and_wait()  # the ranks save together, also if the program asks on one of them alone
             return False
         if self._boundary.put_off(self.step, is_open=self._ranks.any(self._boundary.is_open)[0]):
+            self._agreement.ask_and_wait()
             return False
         return self._save(SAVE_PATIENCE)
 

@@ -155,6 +155,11 @@ class Arenas:
         largest = max(arena.size for arena in self.by_number.values())
         return len(self.by_number) < ARENAS and fits(largest * self.copies)
 
+    @property
+    def has_most(self) -> bool:
+        """True if there are as many arenas as there may be, whatever the memory."""
+        return len(self.by_number) >= ARENAS
+
     def names(self, *states: LoanState) -> list[CheckpointName]:
         """The saves in one of these `states`."""
         return [loan.name for loan in self.loans.values() if loan.state in states]

@@ -141,7 +141,7 @@ class SaveCoordinator:
     def has_room(self) -> bool:
         """True if this rank can begin a save. Otherwise the save that is due is recorded as skipped."""
         if not self.saver.can_begin:
-            self._schedule.record_skipped()
+            self._schedule.record_skipped(at_most=self.saver.has_most_copies)
             return False
         return True
 

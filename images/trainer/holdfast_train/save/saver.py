@@ -106,6 +106,12 @@ class Saver:
         with self._changed:
             return not self._is_losing_writer and (self._arenas.has_free or bool(self._arenas.names("kept")))
 
+    @property
+    def has_most_copies(self) -> bool:
+        """True if this rank has as many arenas as it may have, whatever the memory."""
+        with self._changed:
+            return self._arenas.has_most
+
     def facts(self) -> tuple[Tree, Facts]:
         """The tree of the objects, and what this rank has of it, to be compared with other ranks."""
         with no_garbage_collection():

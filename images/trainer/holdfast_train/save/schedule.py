@@ -94,19 +94,26 @@ class SaveSchedule:
             say(shortage)
         return is_new
 
-    def record_skipped(self) -> None:
+    def record_skipped(self, *, at_most: bool = False) -> None:
         """A save is due, but there is no arena for it. It stays due, so the next step asks again.
+
+        `at_most`: there are as many copies of the state as there may be; otherwise there is no memory for another one.
 
         The log says so once; reports show it as an error if the saves in flight do not end.
         """
         if self._every is None:  # on this rank nothing asks `is_due`: rank 0 reports
             return
-        why = (
+        why, field = (
+            "a save is due, but earlier ones are still in flight and have both copies of the state that a trainer may "
+            "make; save less often, or use a faster storage",
+            "spec.checkpoint.every",
+        ) if at_most else (
             "a save is due, but earlier ones are still in flight and there is no memory for another; "
-            "save less often, use a faster storage, or give the trainer memory for another copy of its state"
-        )
+            "save less often, use a faster storage, or give the trainer memory for another copy of its state",
+            "spec.trainer.resources.memory",
+        )  # fmt: skip
         if not self._is_skipping:
-            say(f"{why} (spec.trainer.resources.memory); training goes on, and saves when there is room")
+            say(f"{why} ({field}); training goes on, and saves when there is room")
         self._is_skipping = True
         if time.monotonic() - self.state_at >= STUCK_SECONDS:
             self._progress.save_error = one_line(f"SaveSkipped: {why}")

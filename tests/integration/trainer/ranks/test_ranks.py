@@ -43,6 +43,7 @@ with Run(model=model, optimizer=optimizer, per_rank={"own": own}) as run:
         model(torch.ones(4, 300) * (rank + 1)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
+        IN_STEP
 print(f"rank={rank} sum={sum(p.detach().double().sum().item() for p in model.parameters()):.6f}", flush=True)
 """
 
@@ -52,10 +53,10 @@ def storage(tmp_path: Path) -> FolderStorage:
     return FolderStorage(tmp_path / "prefix")
 
 
-def train(storage: FolderStorage, tmp_path: Path, before: str = "", older: str = "") -> str:
+def train(storage: FolderStorage, tmp_path: Path, before: str = "", older: str = "", in_step: str = "") -> str:
     """The output of two ranks that train for three steps. `before` runs where a rank gives its own state."""
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM.replace("BEFORE", before).replace("OLDER", older))
+    program.write_text(PROGRAM.replace("BEFORE", before).replace("OLDER", older).replace("IN_STEP", in_step))
     env = {**os.environ, **variables(storage.uri), "PYTHONPATH": str(REPOSITORY / "images/trainer")}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
@@ -90,3 +91,13 @@ def test_a_rank_that_dies_while_it_saves_leaves_no_checkpoint_and_nobody_waiting
     found.start("Auto")
     assert found.log.state.commits == (), said
     assert restore_whole(found) is None
+
+
+# Breaks if a save that one rank alone asks for hangs: people write `if rank == 0: run.save()`.
+def test_a_save_that_one_rank_asks_for_is_one_of_all_ranks(storage: FolderStorage, tmp_path: Path) -> None:
+    said = train(storage, tmp_path, in_step="run.save() if rank == 0 and step == 0 else None")
+    assert said.count("sum=") == 2, said
+    steps = [int(Path(key).name[:12]) for key in storage.keys("manifests/")]
+    assert len(steps) == 2
+    assert steps[0] in (1, 2)
+    assert steps[1] == 3

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -203,3 +204,20 @@ def test_writers_that_die_again_and_again(place: Path) -> None:
     wait_for(ends, 60, "the launcher to give up")
     verdict = pod.end()
     assert (verdict["outcome"], verdict["reason"], verdict["savedStep"]) == ("failed", "FolderWriterEnded", 10)
+
+
+# Breaks if a job is complete although its last checkpoint is in no storage.
+def test_a_last_checkpoint_that_cannot_be_saved_fails_the_attempt(place: Path) -> None:
+    pod = Pod(place, 1, last=20)
+    assert [pod.line(), pod.line()] == ["resumed 0", "step 10"]
+    wait_for(lambda: pod.said("checkpoint-10 (step 10) is saved"), 30, "the first commit")
+    shutil.copytree(pod.root / "checkpoint-10", pod.root / "checkpoint-99")
+    (pod.root / "checkpoint-99/outside").symlink_to("/etc/hostname")
+    for path in (pod.root / "checkpoint-99").iterdir():
+        os.utime(path, (2**32, 2**32), follow_symlinks=False)  # newer than all others
+    pod.go(10)
+    assert pod.line() == "step 20"
+    verdict = pod.end()
+    assert (verdict["outcome"], verdict["savedStep"]) == ("failed", 20)
+    assert "'checkpoint-99/outside' leads out of it" in str(verdict["message"])
+    assert log(place).state.complete is None

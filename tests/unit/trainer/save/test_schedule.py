@@ -180,6 +180,8 @@ def test_skipped_saves_are_logged_once_and_reported_if_they_stay_stuck(
         found.record_saved(Saved(1, "memory://store/manifests/x.json", 1 << 30, 1.0, ""), 0.0)
         assert progress.save_error is None
         assert capsys.readouterr().err.count("no memory for another;") == 1, row
+    found.record_skipped(at_most=True)  # breaks if a trainer with enough memory is told to have more
+    assert "both copies of the state that a trainer may make; save less often" in capsys.readouterr().err
     other = SaveSchedule(Progress())
     other.record_skipped()  # on a rank where nothing asks `is_due`: rank 0 logs for all
     assert capsys.readouterr().err == ""
