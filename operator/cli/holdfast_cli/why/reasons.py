@@ -98,7 +98,7 @@ def why_idle(job: TrainingJob) -> str:
     if job.spec.suspend:
         return "spec.suspend is true"
     if wrong := job.status.misconfigured:
-        return f"the job is paused until it is corrected: {wrong.reason}: {wrong.message}".rstrip(": ")
+        return f"the job needs a correction: {wrong.reason}: {wrong.message}".rstrip(": ")
     if phase is Phase.SUSPENDED:
         return f"the job is suspended: {job.status.reason or 'see its conditions'}"
     return ""

@@ -14,7 +14,7 @@ from tests.unit.core.table.policy_cases import PAUSED, SAYS, WORK, known, traini
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.knowledge import Seen, TierKnowledge
-from holdfast.api.status import CheckpointStatus, DecisionNote, Ledger, Phase, Progress, TierTotals
+from holdfast.api.status import CheckpointStatus, DecisionNote, Ledger, Misconfigured, Phase, Progress, TierTotals
 from holdfast.core.capacity.choose import choose
 from holdfast.core.decide import decide
 from holdfast.core.observe.nodes import ClusterView
@@ -24,6 +24,7 @@ from holdfast_cli.why.screen import show
 
 HOUR = 3600
 NODES = [node("n1"), node("d1", labels={"tier": "dedicated"})]
+WRONG = Misconfigured(reason="NoCheckpoint", message="none", tier="spot", pods="0", at=at(-60))
 LEDGER = Ledger(
     attempts=1,
     spent=Decimal("14.20"),
@@ -198,6 +199,11 @@ def test_a_profile_that_is_not_there():
     [
         ({"phase": Phase.COMPLETED, "current": None}, {}, "There is nothing to choose: training is complete."),
         ({"phase": Phase.FAILED, "current": None, "reason": "MaxFailures"}, {}, "has failed for good: MaxFailures."),
+        (
+            {"phase": Phase.SUSPENDED, "current": None, "misconfigured": WRONG},
+            {},
+            "the job needs a correction: NoCheckpoint: none.",
+        ),
         ({"phase": Phase.SUSPENDED, "current": None}, {"suspend": True}, "There is nothing to choose: spec.suspend is"),
     ],
 )
