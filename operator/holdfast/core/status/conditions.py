@@ -10,6 +10,7 @@ from holdfast.core.draft import Draft
 from holdfast.core.observe.situation import Sight, Situation
 from holdfast_protocol.gates import PEER_COPIES
 
+CHECKPOINT_FAILING: Final = "CheckpointFailing"
 FEATURE_OFF: Final = "FeatureOff"
 NEVER_FITS: Final = "NeverFits"
 ON_NODE = (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.DRAINING)
@@ -87,7 +88,7 @@ class _Reported(NamedTuple):
 
 
 # The trainer's saves fail. Training goes on, but losing the pod costs more and more.
-_CHECKPOINT_FAILING = _Reported("CheckpointFailing", "SaveFailed", "NotFailing")
+_CHECKPOINT_FAILING = _Reported(CHECKPOINT_FAILING, "SaveFailed", "NotFailing")
 # The copy of the state for a save does not fit into the container's memory, so the kernel may kill the trainer.
 _MEMORY_SHORT = _Reported("MemoryShort", "NoRoomForSave", "Enough")
 

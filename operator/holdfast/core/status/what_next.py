@@ -6,6 +6,7 @@ from holdfast.api.attempt import Attempt, AttemptState, EndReason
 from holdfast.api.scalars import say_time
 from holdfast.api.status import Phase
 from holdfast.core.draft import Draft
+from holdfast.core.status.conditions import CHECKPOINT_FAILING, find_condition
 from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_ROOM
 from holdfast.core.status.staging import REASON as STAGING
 
@@ -96,6 +97,12 @@ def _nodes_of(attempt: Attempt) -> str:
 
 def _training(draft: Draft, attempt: Attempt) -> str:
     """What is known of the program decides what can be promised."""
+    if draft.status.uses_checkpoints and attempt.first_step is None:
+        does = "reads the last checkpoint from the storage" if draft.status.checkpoint else "starts"
+        return (
+            f"The program {does}, and has trained no step yet. If the storage does not answer for a minute, the "
+            "attempt ends, and the next one tries again."
+        )
     if draft.status.uses_checkpoints and attempt.nodes > 1:
         return (
             "The job trains. If a node is taken away, another one takes its place, and the programs of all nodes start "
@@ -142,4 +149,6 @@ def _draining(draft: Draft, attempt: Attempt) -> str:
     if drain.deadline <= draft.now:
         return f"The time to leave is over ({drain.reason}): the job waits until the pod has ended.{after}"
     must = "save and leave" if draft.status.uses_checkpoints else "leave"
-    return f"The attempt must {must} by {say_time(drain.deadline)} ({drain.reason}); {heard}.{after}"
+    failing = find_condition(draft, CHECKPOINT_FAILING)
+    failed = f" Its last save failed: {failing.message}." if failing and failing.status == "True" else ""
+    return f"The attempt must {must} by {say_time(drain.deadline)} ({drain.reason}); {heard}.{failed}{after}"

@@ -109,6 +109,14 @@ def test_what_happens_next(changes: dict[str, Any], wanted: str) -> None:
         ({}, "Nothing shows that it uses Holdfast's checkpoints"),  # it may be of an earlier program
         ({"checkpoint": None, "fenced_program": "known"}, "it saves, moves, and resumes"),
         ({"checkpoint": None, "current": {**CURRENT, "fenced": True}}, "it saves, moves, and resumes"),
+        (
+            {"current": QUIET, "fenced_program": "known"},
+            "The program reads the last checkpoint from the storage, and has trained no step yet.",
+        ),
+        (
+            {"checkpoint": None, "current": {**QUIET, "fenced": True}},
+            "The program starts, and has trained no step yet. If the storage does not answer for a minute",
+        ),
         ({"checkpoint": None}, "The program trains. If its node is taken away, the program is asked to leave"),
         ({"checkpoint": None, "current": QUIET}, "The program runs, and has reported nothing."),
     ],
@@ -138,3 +146,14 @@ def test_no_more_is_promised_than_the_program_shows(changes: dict[str, Any], wan
 )
 def test_a_wait_is_called_what_it_is(changes: dict[str, Any], wanted: str) -> None:
     assert wanted in said(changes)
+
+
+def test_a_job_that_must_leave_names_the_storage_that_fails():
+    """Breaks if people read that the program has acknowledged, while no save can succeed."""
+    failing = {
+        "type": "CheckpointFailing", "status": "True", "reason": "SaveFailed", "message": "StorageUnreachable: s3",
+        "lastTransitionTime": "2026-11-21T09:02:00Z",
+    }  # fmt: skip
+    leaves = {**CURRENT, "state": "Draining", "drain": DRAIN}
+    assert "Its last save failed: StorageUnreachable: s3." in said({"current": leaves, "conditions": [failing]})
+    assert "failed" not in said({"current": leaves, "conditions": [{**failing, "status": "False"}]})
