@@ -31,6 +31,7 @@ POD_SECURITY = "violates PodSecurity"  # words of the admission controller
 DENIED = re.compile(r"denied (the )?request")  # a webhook or a ValidatingAdmissionPolicy, with any status
 POD_SECURITY_TRIES = 10  # over eight minutes: the namespace may have got its label by mistake
 NAME_TAKEN = "NameTaken"  # reason of a refusal: another pod has this name
+NAMED = 3  # avoided nodes that a sentence names
 
 # --- a first attempt --------------------------------------------------------------------------------------------------
 
@@ -95,12 +96,20 @@ def _outlived_grace(draft: Draft, pod: PodView) -> bool:
 def create(turn: Turn) -> None:
     """Create the pod of an attempt that is in status; it waits for no other attempt."""
     _create(turn, predecessor=None)
-    turn.draft.explain("Acquire", f"waiting for {_nodes_wanted(turn.attempt)} of tier {turn.attempt.tier.name}")
+    attempt = turn.attempt
+    text = f"waiting for {_nodes_wanted(attempt)} of tier {attempt.tier.name}{_avoided(attempt)}"
+    turn.draft.explain("Acquire", text)
 
 
 def _nodes_wanted(attempt: Attempt) -> str:
     count = len(fresh_ranks(attempt))
     return "a node" if count == 1 else f"{count} nodes"
+
+
+def _avoided(attempt: Attempt) -> str:
+    """Which nodes its pods must not use, in words; empty if they may use all."""
+    names, more = attempt.avoid_nodes[:NAMED], len(attempt.avoid_nodes) - NAMED
+    return f"; not {', '.join(names)}{f' and {more} more' if more > 0 else ''}" if names else ""
 
 
 def create_beside(turn: Turn, current: Attempt) -> None:

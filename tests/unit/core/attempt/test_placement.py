@@ -193,3 +193,17 @@ def test_an_end_without_progress_forbids_its_node_only_if_it_may_be_the_cause_an
     """Breaks if a pod that a person deletes, or a higher priority, costs the only node of a tier."""
     given = job(status(attempt(fenced=True)), capacity=ONLY_SPOT)
     assert settled(snapshot(given, seen, cluster=cluster)).status.current.avoid_nodes == avoids
+
+
+@pytest.mark.parametrize(
+    ("avoids", "said"),
+    [
+        ((), "waiting for a node of tier spot"),
+        (("n1",), "waiting for a node of tier spot; not n1"),
+        (("n1", "n7", "n8", "n9", "x"), "waiting for a node of tier spot; not n1, n7, n8 and 2 more"),
+    ],
+)
+def test_a_wait_names_the_nodes_that_are_not_used(avoids, said):
+    """Breaks if people look for the reason why a pod waits beside an empty node."""
+    given = job(status(attempt(2, AttemptState.INTENDED, avoid_nodes=avoids)))
+    assert settled(snapshot(given, ended(1))).status.decision.message == said
