@@ -13,6 +13,7 @@ from tests.support.cluster.training_jobs import (
     Pool,
     Raw,
     brief,
+    has_ended,
     job_manifest,
     kinds,
     restarts,
@@ -135,7 +136,7 @@ class Group:
         known = {entry["number"] for entry in status["history"]}
         for pod in job.pods():
             assert int(pod["metadata"]["labels"][names.LABEL_ATTEMPT]) in known
-            assert pod["status"]["phase"] in ("Succeeded", "Failed")
+            assert has_ended(pod)
             assert not pod["metadata"].get("finalizers")
 
 

@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 from tests.support.cluster.local_cluster import apply, exists, get
-from tests.support.cluster.training_jobs import Job, Pool, Raw, job_manifest, restarts, storage_log, stub, submit
+from tests.support.cluster.training_jobs import (
+    Job,
+    Pool,
+    Raw,
+    exit_code,
+    job_manifest,
+    restarts,
+    storage_log,
+    stub,
+    submit,
+)
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
@@ -64,7 +74,7 @@ def test_suspend_saves_and_resume_goes_on_there(
 
     suspended = job.wait_phase("Suspended")
     assert conditions(suspended) == {"Suspended": "Suspended"}
-    assert [pod["status"]["phase"] for pod in job.pods()] == ["Succeeded"], "it saved and left"
+    assert [exit_code(pod) for pod in job.pods()] == [0], "it saved and left"
     (stopped,) = suspended["history"]
     assert (stopped["kind"], stopped["reason"]) == ("Stopped", "Suspended")
     assert commits(cluster, namespace)[-1] == stopped["lastStep"]

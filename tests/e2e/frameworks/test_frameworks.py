@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cluster.training_jobs import Job, Pool, restarts, submit
+from tests.support.cluster.training_jobs import Job, Pool, exit_code, restarts, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.trainer.stores import REPOSITORY, variables
 from tests.support.waiting import wait_for
@@ -55,7 +55,7 @@ def alone(library: str, notes: Path, nodes: int, flags: list[str]) -> list[Any]:
 
 def printed(job: Job) -> str:
     """What the pods printed that have ended well."""
-    ended = [pod["metadata"]["name"] for pod in job.pods() if pod["status"]["phase"] == "Succeeded"]
+    ended = [pod["metadata"]["name"] for pod in job.pods() if exit_code(pod) == 0]
     return "\n".join(job.cluster.kubectl("logs", "-n", job.namespace, name, "-c", "trainer") for name in ended)
 
 

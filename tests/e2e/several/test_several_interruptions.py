@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.test_quotas import set_quota
 from tests.support.cluster.gangs import STEPS, TOTAL, Gang, train
 from tests.support.cluster.local_cluster import get
-from tests.support.cluster.training_jobs import GPU, Pool, Raw, restarts
+from tests.support.cluster.training_jobs import GPU, Pool, Raw, exit_code, restarts
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
@@ -102,7 +102,7 @@ def test_notices_for_all_and_a_new_pod_is_lost_before_it_trains(
     status = job.wait_completed()
     assert restarts(status)[2] == 0
     assert sum(restarts(status)) <= 2
-    names = sorted(name for name, pod in job.by_name().items() if pod["status"]["phase"] == "Succeeded")
+    names = sorted(name for name, pod in job.by_name().items() if exit_code(pod) == 0)
     assert_counted_every_step(job, *sorted(names, key=lambda name: name[-1]))
 
 

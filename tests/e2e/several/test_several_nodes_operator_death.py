@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.test_operator_death import KILL_AFTER, NOTICE, STEPS, Group, Make, kill_after_each_write
 from tests.support.cluster.pod_history import PodWatch
 from tests.support.cluster.small_gangs import COMMAND, environment, printed_by_rank_0
-from tests.support.cluster.training_jobs import Job, Pool, Raw, restarts
+from tests.support.cluster.training_jobs import Job, Pool, Raw, has_ended, restarts
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
@@ -61,7 +61,7 @@ class Gangs(Group):
         assert str(status["history"][0]["number"]) in born, "the other member keeps its pod"
         for pod in job.pods():
             lost = pod["spec"]["nodeName"].endswith(TAKEN)  # nobody may tell how a pod on it ended
-            assert lost or pod["status"]["phase"] in ("Succeeded", "Failed")
+            assert lost or has_ended(pod)
             assert not pod["metadata"].get("finalizers")
 
 

@@ -190,6 +190,18 @@ def _is_write(event: Raw) -> bool:
     )
 
 
+def exit_code(pod: Raw) -> int | None:
+    """The exit code of the trainer; None while it has none. Its kubelet gives the final phase some time after that."""
+    found = (one for one in pod["status"].get("containerStatuses") or () if one["name"] == "trainer")
+    end = next((one["state"].get("terminated") for one in found), None)
+    return None if end is None else int(end["exitCode"])
+
+
+def has_ended(pod: Raw) -> bool:
+    """True if the trainer has ended, or the pod is over without it."""
+    return exit_code(pod) is not None or pod["status"]["phase"] in ("Succeeded", "Failed")
+
+
 def restarts(status: Raw) -> tuple[int, int, int]:
     """Interruptions, those of the infrastructure, and failures: what is not in a status is 0."""
     counts = status.get("restarts") or {}
