@@ -4,6 +4,7 @@ Only this module imports the Kubernetes client library. It uses the library's co
 layer, but not its generated classes and models: decoding them takes twenty times as long as decoding the JSON.
 """
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -28,6 +29,8 @@ POOL_SIZE = 100
 RELOAD_EVERY = 10.0  # seconds between two readings of the kubeconfig because of a 401
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 PAGE = 500
+PAGE_AGAIN = 1.0  # seconds until a page is asked for again, if the server names no time
+PAGE_PATIENCE = 60.0  # seconds; the continue token of a list is good for five minutes
 WATCH_SECONDS = 300
 
 Observer = Callable[[str, str, int, float], None]  # verb, resource, HTTP status (0: no answer), seconds
@@ -256,16 +259,30 @@ class Client:
     ) -> AsyncIterator[tuple[list[dict[str, Any]], int]]:
         """The pages of a list: their objects, and the list's resourceVersion, which is that of every page.
 
-        Raises ApiError (410 if the list expired between two pages).
+        A page that an overloaded server refuses is asked for again, after the time that the server names. Raises
+        ApiError (410 if the list expired between two pages).
         """
         query: dict[str, str | int] = {"limit": PAGE, **(params or {})}
         while True:
-            page = await self.request("GET", path, params=query)
+            page = await self._page(path, query)
             meta = page.get("metadata") or {}
             yield page.pop("items", None) or [], int(meta.get("resourceVersion") or 0)
             if not meta.get("continue"):
                 return
             query["continue"] = meta["continue"]
+
+    async def _page(self, path: str, query: Mapping[str, str | int]) -> dict[str, Any]:
+        """One page. The first one is not asked for again if no server answers: there may be none."""
+        until = monotonic() + PAGE_PATIENCE
+        while True:
+            try:
+                return await self.request("GET", path, params=query)
+            except ApiError as error:
+                pause = PAGE_AGAIN if error.retry_after is None else error.retry_after
+                is_lost = error.status == 0 and "continue" not in query
+                if is_lost or not error.transient or monotonic() + pause > until:
+                    raise
+            await asyncio.sleep(pause)
 
     async def list_all(
         self, path: str, params: Mapping[str, str | int] | None = None

@@ -47,6 +47,7 @@ class Resync:
         self._every = every
         self._random = random.Random(seed)  # noqa: S311 - jitter, not a secret
         self._clock = clock
+        self._listed: set[str] = set()  # kinds of the present round that are done
         self.last: float | None = None
 
     @property
@@ -58,14 +59,19 @@ class Resync:
         """List everything into the cache and enqueue every job.
 
         Only one page is in memory at a time, and other work of the event loop runs between two slices of it. Raises
-        ApiError; the cache then has what was listed so far, and lacks nothing that it had.
+        ApiError; the cache then has what was listed so far, and lacks nothing that it had. The next call goes on with
+        the kind whose list failed.
         """
         for kind, path, params in LISTS:
+            if kind in self._listed:
+                continue
             present: set[str] = set()
             version = 0
             async for items, version in self._client.pages(path, params):  # noqa: B007 - used after the loop
                 await self._put(kind, items, present)
             self._cache.drop_missing(kind, present, version)
+            self._listed.add(kind)
+        self._listed.clear()
         for key in self._cache.job_keys():
             self._queue.add(key)
         self.last = self._clock()

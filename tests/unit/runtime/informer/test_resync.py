@@ -115,3 +115,17 @@ async def test_the_check_reads_one_object_of_each_kind() -> None:
     with pytest.raises(ApiError):
         await resync.check()
     assert (len(queue), resync.last) == (0, None)
+
+
+async def test_a_round_that_failed_goes_on_with_the_list_that_failed() -> None:
+    """Breaks if a new leader lists nodes again and again because the API server is short of breath."""
+    client, cache, _, resync = stand()
+    put(client, "/api/v1/nodes/n1", raw_node())
+    client.on("LIST", "trainingjobs", ApiError(503, "Unavailable", "x"))
+    with pytest.raises(ApiError):
+        await resync.once()
+    put(client, "/apis/x/namespaces/ns/trainingjobs/a", raw_job())
+    await resync.once()
+    assert set(cache.jobs) == {Key("ns", "a")}
+    lists = [call for call in client.calls if call[0] == "LIST" and "nodes" in str(call)]
+    assert len(lists) == 1
