@@ -11,6 +11,7 @@ from holdfast.serve.connections import Bounds, Connections
 from holdfast.serve.listener import Listener
 
 MAX_FRAME_AGE = 180.0  # seconds; bookmarks come every minute, and a silent watch reconnects after 70
+MAX_WATCH_GAP = 10.0  # seconds without a watch; a watch that the API server ends is opened again at once
 MAX_QUEUE_AGE = 120.0
 LATE_RESYNCS = 3.0  # periods
 MAX_CONTACT_AGE = 60.0  # seconds since the lease was read or renewed
@@ -32,6 +33,7 @@ class Health:
     contact_age: Age
     prepared: Callable[[], bool]
     frames: Callable[[], dict[str, float]] = field(default=lambda: {})
+    watch_gaps: Callable[[], dict[str, float]] = field(default=lambda: {})
     oldest_key: Callable[[], float] = field(default=lambda: 0.0)
     resync_age: Age = field(default=lambda: None)
     resync_every: float = 600.0
@@ -64,9 +66,13 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """True if this process leads or could lead now: it has what a leader needs, and sees the lease."""
+        """True if this process leads or could lead now: it has what a leader needs, and sees the lease.
+
+        A leader whose watches are closed sees no change: another process may be better off.
+        """
         contact = self.contact_age()
-        return self.prepared() and contact is not None and contact <= MAX_CONTACT_AGE
+        sees = all(gap <= MAX_WATCH_GAP for gap in self.watch_gaps().values())
+        return self.prepared() and contact is not None and contact <= MAX_CONTACT_AGE and sees
 
 
 class HealthServer:

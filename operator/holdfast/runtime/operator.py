@@ -10,7 +10,7 @@ import asyncio
 import logging
 import signal
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -121,6 +121,7 @@ class Operator:
             contact_age=lambda: self._elector.contact_age,
             prepared=lambda: self._prepared,
             frames=self._frames.ages,
+            watch_gaps=self._frames.gaps,
             oldest_key=lambda: self._queue.oldest,
             resync_age=lambda: self._resync.age,
             resync_every=settings.resync_every,
@@ -326,9 +327,7 @@ class Operator:
         self._tasks.append(asyncio.create_task(work, name=name))
 
     async def _supervise(self) -> BaseException | None:
-        stop = asyncio.create_task(self._stop.wait())
-        await asyncio.wait({stop, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
+        await wait_for_end(self._stop, self._tasks)
         return self._failure()
 
     def _failure(self) -> BaseException | None:
@@ -370,6 +369,18 @@ class Operator:
         if not self._lost:
             await self._elector.release()
         return 1 if failed else 0
+
+
+async def wait_for_end(stop: asyncio.Event, parts: Sequence[asyncio.Task[None]]) -> None:
+    """Return when a stop is requested, or a part has ended.
+
+    When the watches fail, kopf cancels every task of the event loop that began after them, also the one that waits for
+    the stop. That is no stop: the watches end with their error a moment later.
+    """
+    while not stop.is_set() and not any(part.done() for part in parts):
+        waiting = asyncio.create_task(stop.wait())
+        await asyncio.wait({waiting, *parts}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
 
 
 def _readers(settings: Settings, client: Client) -> ReviewedTokens[Reader] | None:

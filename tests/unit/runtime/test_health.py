@@ -37,6 +37,7 @@ def test_a_follower_that_could_lead_is_healthy_and_ready() -> None:
     "over",
     [
         {"prepared": lambda: False},
+        {"watch_gaps": lambda: {"pods": 10.1}},
         {"contact_age": lambda: None},
         {"contact_age": lambda: MAX_CONTACT_AGE + 1},
     ],

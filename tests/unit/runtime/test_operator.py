@@ -1,91 +1,40 @@
+"""How the parts of the operator end together."""
+
 import asyncio
-import re
-from pathlib import Path
-from typing import Any
 
-from tests.support.operator.every_metric import AT, Told, every_metric, job_with_everything, operator
-from tests.support.operator.fake_api_server import Clock, FakeClient, raw_pod
-from tests.support.operator.whole_lists import replace_all
-from tests.support.waiting import wait_for
+import pytest
 
-from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
-from holdfast.runtime.operator import Operator
-from holdfast.runtime.settings import Settings
+from holdfast.runtime.errors import WatchDiedError
+from holdfast.runtime.operator import wait_for_end
 
 
-def test_pods_are_answered_during_a_short_outage_and_not_during_a_long_one() -> None:
-    clock, client = Clock(), FakeClient()
-    settings = Settings(namespace="ns")
-    whole: Any = client
-    operator = Operator(settings, whole)
-    operator._gate = LeadershipGate(clock)
-    operator._gate.keep_open(clock())
-    clock.tick(settings.lease_duration - 0.1)
-    assert operator._may_answer()
-    clock.tick(0.2)  # another process may lead by now: pods have to connect again
-    assert not operator._may_answer()
+async def test_the_death_of_the_watches_is_no_stop() -> None:
+    """Breaks if an operator whose watches have died ends as if SIGTERM had come, with exit code 0 and no error."""
+    stop, before = asyncio.Event(), asyncio.all_tasks()
+
+    async def watches() -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        mine = asyncio.current_task()
+        for task in asyncio.all_tasks() - before - {mine, *parts}:  # as kopf does
+            task.cancel()
+        await asyncio.sleep(0.01)
+        raise WatchDiedError("the watches ended")
+
+    parts = [asyncio.create_task(watches()), asyncio.create_task(asyncio.Event().wait())]
+    async with asyncio.timeout(5):
+        await wait_for_end(stop, parts)
+    assert not stop.is_set()
+    with pytest.raises(WatchDiedError):
+        await parts[0]
+    parts[1].cancel()
 
 
-# Breaks if a metric is added, renamed or dropped and its page is not changed.
-def test_the_page_of_metrics_lists_exactly_what_there_is() -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "metrics.md").read_text()
-    told: dict[str, Told] = {}
-    for name, kind, labels in re.findall(r"^\| `(holdfast_\w+)` \| (\w+) \| ?(.*?)\|", page, re.MULTILINE):
-        of_job = {"job_namespace", "job_name"} if name.startswith("holdfast_job_") else set()
-        told[name] = Told(kind, of_job | set(re.findall(r"`(\w+)`", labels)))
-    assert told == every_metric()
-
-
-# Breaks if an interruption is not counted, is counted at every later change of the status, or by the next operator
-# again.
-def test_what_a_job_lived_through_is_counted_once() -> None:
-    lost = {
-        "number": 1,
-        "tier": "v100",
-        "kind": "Interruption",
-        "reason": "NodeGone",
-        "scheduledAt": AT,
-        "raisedAt": AT,
-    }
-    after = job_with_everything(version=2)
-    after["status"]["history"] = [{**lost, "endedAt": AT, "stepsLost": 0, "recovery": {"restore": "7s"}}]
-    after["status"]["ledger"] |= {
-        "attempts": 1,
-        "byTier": [{"tier": "v100", "kind": "Dedicated", "attempts": 1}],
-    }
-    first = operator()
-    for version in (2, 3):
-        first._cache.put_job({**after, "metadata": {**after["metadata"], "resourceVersion": str(version)}})
-    text = asyncio.run(first.exposition.page()).decode()
-    assert 'holdfast_moves_total{reason="NodeGone",tier_kind="Dedicated"} 1.0' in text
-    assert 'holdfast_recovery_seconds_sum{phase="restore"} 7.0' in text
-    client: Any = FakeClient()
-    second = Operator(Settings(namespace="ns"), client)
-    replace_all(second._cache, "jobs", [after], 3)
-    text = asyncio.run(second.exposition.page()).decode()
-    assert 'holdfast_moves_total{reason="NodeGone",tier_kind="Dedicated"} 0.0' in text
-
-
-def test_a_pod_may_be_known_until_the_cluster_was_read() -> None:
-    """Breaks if a new leader refuses the tokens of pods that it has not read yet."""
-    made = operator()
-    made._cache.put_pod(raw_pod(uid="p1"))
-    assert [made._may_know(uid) for uid in ("p1", "p2")] == [True, True]
-    made._resync.last = 1.0
-    assert [made._may_know(uid) for uid in ("p1", "p2")] == [True, False]
-
-
-async def test_an_operator_that_is_stopped_before_it_leads_ends_well_and_holds_no_lease() -> None:
-    client = FakeClient()
-    lease = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/holdfast"
-    client.put(lease, {"metadata": {}, "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600}})
-    client.on("GET", "nodes|pods|trainingjobs|capacityprofiles", *[{"items": []}] * 4)
-    whole: Any = client
-    binds = dict.fromkeys(("health_bind", "metrics_bind", "progress_bind"), "127.0.0.1:0")
-    made = Operator(Settings(namespace="ns", **binds), whole)
-    running = asyncio.create_task(made.run())
-    await asyncio.to_thread(wait_for, lambda: made._health.ready, 20, "the operator to be ready")
-    made.stop()
-    assert await running == 0
-    assert client.objects[lease]["spec"]["holderIdentity"] == "another"
-    assert not made._health.serving()
+async def test_a_stop_ends_the_wait() -> None:
+    stop = asyncio.Event()
+    part = asyncio.create_task(asyncio.Event().wait())
+    asyncio.get_running_loop().call_soon(stop.set)
+    async with asyncio.timeout(5):
+        await wait_for_end(stop, [part])
+    assert not part.done()
+    part.cancel()

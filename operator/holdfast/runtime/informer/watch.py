@@ -34,17 +34,21 @@ BACKOFFS = (
 
 
 class Frames:
-    """When each watch last received anything: an event, a bookmark, or the start of the answer."""
+    """When each watch last received anything: an event, a bookmark, or the start of the answer; and since when it is
+    closed.
+    """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._last: dict[str, float] = {}
         self._started: float | None = None
+        self._closed: dict[str, float] = {}
         self.connected: Callable[[str], None] = lambda resource: None
 
     def start(self) -> None:
         """Measure silence from now on."""
         self._started = self._clock()
+        self._closed = dict.fromkeys(RESOURCES, self._started)
 
     def note(self, resource: str) -> None:
         """Record that the watch of this resource received something."""
@@ -53,7 +57,17 @@ class Frames:
     def opened(self, resource: str) -> None:
         """Record that the watch of this resource was opened."""
         self.note(resource)
+        self._closed.pop(resource, None)
         self.connected(resource)
+
+    def closed(self, resource: str) -> None:
+        """Record that the watch of this resource has ended; a new one follows, if the API server answers."""
+        self._closed[resource] = self._clock()
+
+    def gaps(self) -> dict[str, float]:
+        """Seconds for which each watch has been closed; those that are open are left out."""
+        now = self._clock()
+        return {resource: now - since for resource, since in self._closed.items()}
 
     def ages(self) -> dict[str, float]:
         """Seconds since each watch received anything; empty before the start."""
@@ -64,19 +78,23 @@ class Frames:
 
 
 class _NotedContent:
-    """The content of a response; it reports every read, so that bookmarks count too."""
+    """The content of a response; it reports every read, so that bookmarks count too, and its end."""
 
-    def __init__(self, content: aiohttp.StreamReader, note: Callable[[], None]) -> None:
+    def __init__(self, content: aiohttp.StreamReader, note: Callable[[], None], end: Callable[[], None]) -> None:
         self._content = content
         self._note = note
+        self._end = end
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._content, name)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        async for data in self._content.iter_chunked(size):
-            self._note()
-            yield data
+        try:
+            async for data in self._content.iter_chunked(size):
+                self._note()
+                yield data
+        finally:
+            self._end()
 
 
 def _response_class(frames: Frames) -> type[aiohttp.ClientResponse]:
@@ -86,7 +104,9 @@ def _response_class(frames: Frames) -> type[aiohttp.ClientResponse]:
             if self.status == 200 and self.url.query.get("watch") == "true":
                 resource = self.url.path.rpartition("/")[2]
                 frames.opened(resource)
-                self.content = _NotedContent(self.content, lambda: frames.note(resource))  # type: ignore[assignment]
+                self.content = _NotedContent(  # type: ignore[assignment]
+                    self.content, lambda: frames.note(resource), lambda: frames.closed(resource)
+                )
             return self
 
     return NotedResponse

@@ -53,3 +53,19 @@ async def test_an_event_queues_the_job_and_only_events_of_calm_pods_may_wait(
     gone = {**event["object"], "metadata": {**event["object"]["metadata"], "resourceVersion": version}}
     watches.apply(kind, {"type": "DELETED", "object": gone})
     assert (cache.jobs, cache.pod_uids(), dict(cache.cluster.nodes)) == ({}, set(), {})
+
+
+def test_a_watch_is_closed_until_it_is_opened_and_after_its_end() -> None:
+    """Breaks if an operator that sees nothing is ready for minutes."""
+    clock = Clock()
+    frames = Frames(clock)
+    assert frames.gaps() == {}, "a follower watches nothing"
+    frames.start()
+    clock.tick(10)
+    assert frames.gaps() == dict.fromkeys(RESOURCES, 10.0)
+    for resource in RESOURCES:
+        frames.opened(resource)
+    assert frames.gaps() == {}
+    frames.closed("pods")
+    clock.tick(3)
+    assert frames.gaps() == {"pods": 3.0}
