@@ -3,6 +3,11 @@
 What only a step of an optimizer changes (parameters and optimizer state) is copied during the next forward and backward
 pass; the next step of the optimizer waits for the copy. Everything else may change at any moment, so it is copied at
 once, while training waits.
+
+Code may change parameters between two steps of the optimizer all the same. Version counters of torch show most such
+changes. Others (`parameter.data.add_`, a NumPy view) are found in the host's memory: 64 bytes of every 256 KiB are
+noted when the save begins, and compared with the copy. So a change is found even if it is undone before the copy ends.
+Two changes are not found: one that leaves all noted bytes as they were, and one in the memory of a GPU.
 """
 
 import contextlib
@@ -17,10 +22,12 @@ from holdfast_train.format.stateful import stepping_ones
 from holdfast_train.format.tree import Leaf
 from holdfast_train.graph_capture import allow_calls_beside_capture
 from holdfast_train.save.arena import Arena
+from holdfast_train.save.noted import noted
 from holdfast_train.save.plan import Copy, Plan
 
 __all__ = ["Capture", "Guard", "storage_of"]
 
+MOST_NOTED: Final = 4096  # tensors; of more, some are noted
 REPORT_BYTES: Final = 64 << 20  # bytes that are copied between two calls of `on_copied`
 
 
@@ -91,6 +98,9 @@ class Capture:
         # Copies from GPUs are put on their streams at once. The thread makes those from the host's memory.
         self._on_host = [copy for copy in self._later if not self._is_on_gpu(copy)]
         self._host_copied = threading.Event()
+        plain = [copy for copy in self._on_host if leaves[copy.leaf].value.is_contiguous()]
+        self._noted_copies = plain[:: -(-len(plain) // MOST_NOTED) or 1]
+        self._noted = [noted(self._address(copy), copy.stop - copy.start) for copy in self._noted_copies]
         self._versions = self._count_changes()
         self._watch = threading.Lock()  # to count changes and to allow them is one act each, never in between
         self._may_change = self._changed = False
@@ -180,7 +190,8 @@ class Capture:
             self._devices.wait_for(None)
         self._look_for_changes(then_allow=True)
         self._host_copied.set()
-        if self._changed:
+        copied = [noted(self._arena.address + copy.at, copy.stop - copy.start) for copy in self._noted_copies]
+        if self._changed or self._noted != copied:
             self._on_failed("code other than the optimizer changed a parameter while it was copied")
         else:
             self._on_copied(self._size)
@@ -194,6 +205,9 @@ class Capture:
     def _count_changes(self) -> list[int]:
         """How often each guarded tensor was changed in place. Until the copy is complete, no count may change."""
         return [self._leaves[copy.leaf].value._version for copy in self._later]
+
+    def _address(self, copy: Copy) -> int:
+        return int(self._leaves[copy.leaf].value.data_ptr()) + copy.start
 
     def _is_on_gpu(self, copy: Copy) -> bool:
         leaf = self._leaves[copy.leaf]

@@ -22,7 +22,6 @@ none of the noted bytes, is there at the save, and is undone before the checksum
 
 import ctypes
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -40,6 +39,7 @@ from holdfast_train.format.sharding import storage_of
 from holdfast_train.format.tree import Leaf
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.messages import Failed
+from holdfast_train.save.noted import noted
 from holdfast_train.save.plan import Plan
 from holdfast_train.say import say
 
@@ -47,8 +47,6 @@ __all__ = ["Choice", "Confirm", "Fingerprint", "Frozen", "FrozenNames"]
 
 THREADS: Final = 4  # checksums at once while training waits for them: then its cores are free
 PIECE: Final = 64 << 20  # bytes of one checksum
-NOTED_EVERY: Final = 256 << 10  # bytes between two noted windows of
-NOTED: Final = 64  # bytes
 _MIX: Final = (-7046029254386353131, -4658895280553007687, -7723592293110685705)  # odd constants of splitmix64
 Confirm: TypeAlias = Callable[[Arena], str]
 _Piece: TypeAlias = tuple[Any, int, int, int]  # a contiguous tensor, the range of its bytes, and its place in the arena
@@ -214,10 +212,8 @@ class Fingerprint:
         """Of each piece on the CPU its address, the version counter, and a checksum of its noted windows."""
         found = []
         for tensor, start, stop, _ in self._on_cpu:
-            address, crc = tensor.data_ptr() + start, 0
-            for at in range(0, stop - start, NOTED_EVERY):
-                crc = zlib.crc32(ctypes.string_at(address + at, min(NOTED, stop - start - at)), crc)
-            found.append((address, tensor._version, crc))
+            address = tensor.data_ptr() + start
+            found.append((address, tensor._version, noted(address, stop - start)))
         return found
 
 

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -145,6 +146,36 @@ def test_a_change_by_other_code_is_detected(gate: Gate) -> None:
     capture.wait()
     (reported,) = training.reported
     assert "code other than the optimizer changed a parameter" in str(reported)
+
+
+@pytest.mark.parametrize("is_undone", [False, True])
+@pytest.mark.parametrize("how", ["data", "numpy"])
+def test_a_change_past_the_version_counters_is_detected(gate: Gate, how: str, is_undone: bool) -> None:
+    """Breaks if a checkpoint has weights of two moments: adversarial training changes them by `.data`, and back."""
+    training = Training()
+    capture, _, _ = training.capture()
+    assert gate.reached.wait(30)
+    weights = training.model[0].weight
+    before = weights.detach().clone()
+    changed: Callable[[torch.Tensor], object] = (
+        weights.data.copy_ if how == "data" else lambda values: np.copyto(weights.detach().numpy(), values.numpy())
+    )
+    changed(before + 1)
+    if is_undone:  # when it is copied, which is before the next step of the optimizer
+        original = Arena.copy_from
+
+        def copy_from(arena: Arena, offset: int, address: int, size: int) -> None:
+            original(arena, offset, address, size)
+            changed(before)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Arena, "copy_from", copy_from)
+            gate.open.set()
+            capture.wait()
+    else:
+        gate.open.set()
+        capture.wait()
+    assert isinstance(training.reported[-1], str)
 
 
 class Accelerated(torch.optim.Optimizer):
