@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from holdfast.api.attempt import Attempt, AttemptState, Drain, EndKind
 from holdfast.core.draft import Draft, Role
-from holdfast.core.observe.members import held_time
+from holdfast.core.observe.members import held_time, pods_by_rank
 from holdfast.core.observe.situation import Member, Situation
 
 
@@ -29,7 +29,7 @@ class Turn:
         """The node time of its pods that is in no sum yet, because others of several have no node."""
         if self.attempt.nodes == 1:
             return timedelta()
-        return held_time(self.attempt, (member.pod for member in self.situation.members), until)
+        return held_time(self.attempt, pods_by_rank(self.draft.snapshot.pods, self.attempt).values(), until)
 
     def set_attempt(self, **changes: object) -> None:
         """Change fields of the attempt."""

@@ -7,7 +7,7 @@ and tries again after a growing pause. So two trainings that each have a part bo
 shorter gets all.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from holdfast.api.attempt import Attempt, AttemptState
@@ -136,23 +136,38 @@ def part_of(draft: Draft, attempt: Attempt) -> Part | None:
 def held_too_long(turn: Turn) -> Part | None:
     """The part if the rest of the nodes does not come within the time that the operator allows for it.
 
-    Pods that were taken over stay while no other training waits for their nodes: their programs start warm.
+    Pods that were taken over stay while no other training waits for their nodes, since their programs start warm, and
+    while the others may be created.
     """
     draft, attempt = turn.draft, turn.attempt
-    part = part_of(draft, attempt)
-    if part is None or attempt.created_at is None:
+    part, since = part_of(draft, attempt), _held_since(turn)
+    if part is None or since is None or not draft.is_due(since + _limit(turn)):
         return None
-    if not draft.is_due(attempt.created_at + _limit(turn)):
-        return None
-    return part if not inherited(attempt) or _is_wanted(draft, attempt) else None
+    return part if not inherited(attempt) or _is_refused(attempt) or _is_wanted(draft, attempt) else None
+
+
+def _held_since(turn: Turn) -> datetime | None:
+    """Since when the attempt waits for the rest, however often pods were created, refused or deleted meanwhile.
+
+    Pods that it took over had their nodes before.
+    """
+    attempt, pods = turn.attempt, pods_by_rank(turn.draft.snapshot.pods, turn.attempt).values()
+    placed = (pod.scheduled_at for pod in pods if pod.attempt == attempt.number)
+    own = (max(at, attempt.raised_at) for at in (attempt.created_at, *placed) if at)
+    return min((*own, *filter(None, [attempt.inherited_at])), default=None)
+
+
+def _is_refused(attempt: Attempt) -> bool:
+    """True if the API server does not let the attempt have all of its pods now, such as because of a quota."""
+    return attempt.state is AttemptState.INTENDED and attempt.refusals > 0
 
 
 def _limit(turn: Turn) -> timedelta:
-    """How long a part may be held: seconds where all nodes are there, longer where they have to come."""
+    """How long a part may be held: longer where nodes have to come for pods that exist, otherwise seconds."""
     draft, attempt = turn.draft, turn.attempt
     config, longest = draft.snapshot.config, draft.snapshot.config.unmatched_acquire_timeout
     nominated = any(pod.nominated for pod in pods_by_rank(draft.snapshot.pods, attempt).values())
-    if is_fixed(draft, attempt.tier) and not nominated:
+    if _is_refused(attempt) or (is_fixed(draft, attempt.tier) and not nominated):
         return part_limit(attempt, config) + (attempt.nodes - 1) * CREATION
     return min(acquire_timeout(attempt.tier, draft.snapshot.cluster, config), longest)
 
@@ -175,7 +190,8 @@ def give_back(turn: Turn, part: Part) -> None:
         )
     )
     text = f"tier {attempt.tier.name} gave {part.held} of {part.nodes} nodes, and not the rest: all are given back"
-    draft.explain("Wait", text)
+    if not _is_refused(attempt):  # otherwise the words of the refusal stay: they say what has to change
+        draft.explain("Wait", text)
     draft.event("PartGivenBack", text)
 
 

@@ -148,10 +148,14 @@ class Room:
         return self._turns.get(ask.namespace, LONG_AGO), ask.since, ask.uid
 
     def is_wanted(self, nodes: Iterable[str], uid: str) -> bool:
-        """True if a training other than that of the job `uid` waits for nodes, and could use one of these."""
+        """True if a training other than that of the job `uid` would have all of its nodes with these."""
         names = frozenset(nodes)
-        others = [one for one in self._asks if one.uid != uid and not one.begun]
-        return any(names & (large_enough(self._cluster, one.shape) - one.closed) for one in others)
+        return any(self._would_do(names, one) for one in self._asks if one.uid != uid and not one.begun)
+
+    def _would_do(self, names: frozenset[str], ask: Ask) -> bool:
+        """True if the ask lacks some of these nodes, and no others."""
+        usable = (names & large_enough(self._cluster, ask.shape)) - ask.closed
+        return bool(usable) and len(usable | (self.free(ask.shape) - ask.closed)) >= ask.lacks
 
 
 def large_enough(cluster: ClusterView, shape: Shape) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
-from holdfast.api.attempt import AttemptState
+from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.core.attempt.meeting import is_ready
 from holdfast.core.draft import Draft, Role
 from holdfast.core.observe.members import holding, pods_by_rank
@@ -14,23 +14,31 @@ _PLACED = (Sight.PLACED, Sight.RUNNING)
 
 
 def show_nodes(draft: Draft, s: Situation) -> None:
-    """Set the text in status; None with one node, and when the job is over.
+    """Set the text in status; None with one node, and when the job is over. Money needs how many nodes are held.
 
     A count alone is not worth a write while an attempt comes up quickly: pods get their nodes one after the other. An
     attempt that waits for longer shows changes, but not each of a thousand.
     """
-    text, status = _text(draft, s), draft.status
-    if text == status.ready_nodes:
+    text, held, status = _text(draft, s), _held(draft), draft.status
+    if text == status.ready_nodes and not held:
         return
     if text is not None and status.ready_nodes is not None and not draft.changed and (current := status.current):
         since = (current.created_at or current.raised_at) + draft.snapshot.config.status_interval
         if not draft.is_due(max(since, status.ready_nodes_at + EVERY) if status.ready_nodes_at else since):
             return
     draft.set(ready_nodes=text, ready_nodes_at=draft.now if text else None)
+    draft.set(**held)
+
+
+def _held(draft: Draft) -> dict[str, Attempt]:
+    """The attempts, by role, that hold other nodes than status says, and have not got all of theirs."""
+    found: dict[str, Attempt] = {}
     for role in Role:
         if (attempt := draft.attempt(role)) and attempt.nodes > 1 and attempt.scheduled_at is None:
             holds, begun = holding(attempt, pods_by_rank(draft.snapshot.pods, attempt).values())
-            draft.set(**{role: attempt.model_copy(update={"holds": holds, "held_since": begun})})
+            if (holds, begun) != (attempt.holds, attempt.held_since):
+                found[role] = attempt.model_copy(update={"holds": holds, "held_since": begun})
+    return found
 
 
 def _text(draft: Draft, s: Situation) -> str | None:

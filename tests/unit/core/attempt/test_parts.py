@@ -227,6 +227,47 @@ def test_a_quota_that_allows_some_pods_keeps_no_node():
     assert holds(world) == 0
 
 
+@pytest.mark.parametrize("tier", [FIXED, GROWING])
+def test_a_part_is_given_back_however_often_the_rest_is_refused(tier):
+    """Breaks if each try to create the rest begins the time of the part anew, up to the tenant's acquireTimeout."""
+    world = cluster(4, size=4, spec={"capacity": {"tiers": [{**tier, "acquireTimeout": "7d"}]}})
+    world.refuse_after = 1
+    world.settle()
+    held = []
+    for _ in range(720):
+        world.pass_time(5)
+        held.append(holds(world))
+    assert 0 < sum(held) / len(held) < 0.2, "seconds of each pause"
+    assert sum(held[-120:]) / 120 < 0.1
+    assert "exceeded quota" in world.status.decision.message
+
+
+def test_a_part_whose_rest_is_refused_is_paid_for():
+    world = cluster(4, size=4, spec={"capacity": {"tiers": [GROWING]}})
+    world.refuse_after = 1
+    world.settle()
+    world.pass_time(10)
+    assert world.status.current.state is AttemptState.INTENDED
+    assert float(world.status.ledger.spent) == pytest.approx(10 / 3600 * 1.02, abs=1e-4)
+    world.pass_time(15)
+    assert holds(world) == 0
+    assert float(world.status.ledger.spent) == pytest.approx(25 / 3600 * 1.02, abs=1e-4)
+
+
+def test_a_pod_that_somebody_deletes_again_and_again_keeps_no_part():
+    """Breaks if the time of a part begins anew with each new number."""
+    world = cluster(2, spec={"capacity": {"tiers": [{**GROWING, "acquireTimeout": "7d"}]}})
+    world.settle()
+    other = GangWorld(size=2, spec=ONLY, name="llm", beside=world)
+    for _ in range(30):
+        for uid, pod in list(world.pods.items()):
+            if pod.node is None:
+                world.pods[uid] = replace(pod, deleted_at=world.now, deletion_grace=0)
+        world.now += timedelta(seconds=60)
+        act(world, other)
+    assert other.status.phase is Phase.RUNNING
+
+
 def test_pods_without_any_node_wait_on_the_only_tier():
     world = cluster(0, spec={"capacity": {"tiers": [GROWING]}})
     world.settle()
@@ -305,6 +346,36 @@ def test_survivors_are_kept_on_the_only_tier_unless_others_wait():
     assert {"vit-1-0", "vit-1-1", "vit-2-2"} <= set(world.deleted)
     act(other)
     assert other.status.phase is Phase.RUNNING
+
+
+def test_survivors_are_not_given_back_for_a_training_that_they_do_not_suffice_for():
+    """Breaks if a tenant takes others' nodes with a training that can never run."""
+    world = lost_one()
+    other = GangWorld(size=500, spec=ONLY, name="llm", namespace="other", beside=world)
+    for _ in range(20):
+        world.now += timedelta(seconds=60)
+        act(world, other)
+    assert not {"vit-1-0", "vit-1-1"} & set(world.deleted)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_survivors_whose_rest_is_refused_are_given_back(waits):
+    """Breaks if nodes are paid for as long as a quota refuses the pod that is to replace a lost one."""
+    world = cluster(3, spec={"capacity": {"tiers": [{**GROWING, "acquireTimeout": "7d"}]}})
+    world.settle()
+    world.train()
+    world.refuse_after = 0
+    world.remove(world.node_of(2))
+    world.settle()
+    other = [GangWorld(size=2, spec=ONLY, name="llm", beside=world)] if waits else []
+    world.now += timedelta(minutes=14)
+    act(world, *other)
+    assert holds(world) == 2, "a quota counts the lost pod for a while"
+    for _ in range(3):
+        world.now += timedelta(minutes=5)
+        act(world, *other)
+    assert holds(world) == 0
+    assert [one.status.phase for one in other] == [Phase.RUNNING] * waits
 
 
 # --- a successor ------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from tests.support.decisions.gang_world import GangWorld
+from tests.support.decisions.snapshots import TIERS, node
 
 from holdfast.api.status import Phase
 
@@ -57,7 +58,33 @@ def test_nodes_are_counted_while_a_quota_refuses_the_other_pods():
     world = GangWorld()
     world.refuse_after = 2
     world.settle()
-    for _ in range(4):
-        world.pass_time(20)
-        assert "exceeded quota" in world.status.decision.message
+    world.pass_time(10)
     assert world.status.ready_nodes == "2/4"
+    assert "exceeded quota" in world.status.decision.message
+    world.pass_time(20)
+    assert world.status.ready_nodes == "0/4", "they are given back"
+    assert "exceeded quota" in world.status.decision.message
+
+
+def test_nodes_of_a_successor_are_paid_for_while_it_waits_for_the_others():
+    """Breaks if the rate of money follows the count that is shown, which is of the attempt that trains."""
+    tiers = [{**TIERS[0], "observation": "Billed"}, {**TIERS[1], "acquireTimeout": "60s"}]
+    world = GangWorld(size=3, spec={"capacity": {"tiers": tiers, "returnPolicy": "Eager"}})
+    world.free[:] = ["d1", "d2", "d3"]
+    world.nodes.clear()
+    world.nodes.update({name: node(name, labels={"tier": "dedicated"}) for name in world.free})
+    for _ in range(10):
+        world.pass_time(100)
+    world.train()
+    world.nodes |= {"n1": node("n1"), "n2": node("n2")}
+    world.free += ["n1", "n2"]
+    held = False
+    for _ in range(60):
+        world.pass_time(20)
+        world.train()
+        after = world.status.successor
+        if after is not None and after.scheduled_at is None:
+            there = sum((pod.node or "").startswith("n") for pod in world.pods.values())
+            held = held or there > 0
+            assert after.holds == there
+    assert held

@@ -87,6 +87,10 @@ CASES = (
     Case("the image of the second is refused while the first one is pulled", given(LATE, PULLS, ONE_REFUSED[1]),
          ("bad container",),
          {"attempt": 2, "end": (1, EndKind.INTERRUPTION, "ErrImagePull"), "deleted": [("u-vit-1-1", None)]}),
-    Case("a quota refuses the second pod", given(HELD, OF_JOB[0], refusal=QUOTA), ("pod refused",),
-         {"state": INTENDED, "attempt": 1, "retry": at(1), "deleted": [], "counts": (0, 0, 0)}),
+    Case("a quota refuses the second pod",
+         given(HELD.model_copy(update={"raised_at": at(-5), "created_at": at(-5)}), OF_JOB[0], refusal=QUOTA),
+         ("pod refused",), {"state": INTENDED, "attempt": 1, "retry": at(1), "deleted": [], "counts": (0, 0, 0)}),
+    Case("a quota refuses the second pod for too long", given(HELD, OF_JOB[0], refusal=QUOTA),
+         ("pod refused", "part given back"),
+         {"state": INTENDED, "attempt": 2, "deleted": [("u-vit-1-0", None)], "counts": (0, 0, 0)}),
 )  # fmt: skip
