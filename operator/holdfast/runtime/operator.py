@@ -92,7 +92,7 @@ class Operator:
         self._writer = GatedWriter(client, self._gate, TokenBucket(settings.qps, settings.burst))
         self._own_pod = OwnPod(client, self._writer, namespace=settings.namespace, name=settings.pod)
         self._cache = Cache(settings.fault_signs(), settings.operator_config(), utc_now)
-        self._queue: WorkQueue[Key] = WorkQueue(seed=settings.seed)
+        self._queue: WorkQueue[Key] = WorkQueue(seed=settings.seed, group_of=lambda key: key.namespace)
         self._slots = ProgressSlots(settings.progress_writes)
         self._frames = Frames()
         self._resync = Resync(client, self._cache, self._queue, every=settings.resync_every, seed=settings.seed)

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from time import monotonic
+
+from holdfast.serve.fair_line import Waiters
 
 
 class TokenBucket:
@@ -11,10 +13,11 @@ class TokenBucket:
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float] = monotonic) -> None:
         self._rate = rate
-        self._burst = burst
+        self._burst = max(1.0, burst)  # with less, there would never be a whole token
         self._clock = clock
-        self._tokens = burst
+        self._tokens = self._burst
         self._filled = clock()
+        self._waiters = Waiters()
 
     def _fill(self) -> None:
         now = self._clock()
@@ -34,12 +37,24 @@ class TokenBucket:
         """Put back a token that `try_acquire` took."""
         self._tokens = min(self._burst, self._tokens + 1)
 
-    async def acquire(self) -> None:
-        """Take a token. Callers wait for theirs in the order in which they came."""
-        self._fill()
-        self._tokens -= 1
-        if self._tokens < 0:
-            await asyncio.sleep(-self._tokens / self._rate)
+    async def acquire(self, group: Hashable = None) -> None:
+        """Take a token; wait if there is none. Groups take turns; within a group, the first that came is the next."""
+        if not len(self._waiters) and self.try_acquire():
+            return
+        if not len(self._waiters):
+            self._alarm()
+        await self._waiters.wait(group, self.give_back)
+
+    def _alarm(self) -> None:
+        """Look again when there is a token."""
+        seconds = max(0.0, 1 - self._tokens) / self._rate
+        asyncio.get_running_loop().call_later(seconds, self._hand_out)
+
+    def _hand_out(self) -> None:
+        while len(self._waiters) and self.try_acquire():
+            self._waiters.wake()
+        if len(self._waiters):
+            self._alarm()
 
 
 class TokenBuckets:

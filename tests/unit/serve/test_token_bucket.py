@@ -51,3 +51,29 @@ def test_each_key_has_its_own_bucket_and_the_one_unused_for_longest_is_dropped()
     assert [buckets.try_acquire(key) for key in "aab"] == [True, False, True]
     assert buckets.try_acquire("c")  # drops a
     assert [buckets.try_acquire(key) for key in "ba"] == [False, True]
+
+
+async def test_groups_take_turns_and_one_with_many_does_not_hold_up_another() -> None:
+    """Breaks if the writes of all namespaces wait in one line: one tenant then takes the rate from all others."""
+    bucket, order = TokenBucket(1000, 1), list[str]()
+
+    async def write(group: str) -> None:
+        await bucket.acquire(group)
+        order.append(group)
+
+    writes = [asyncio.create_task(write("many")) for _ in range(50)]
+    await asyncio.sleep(0)
+    await write("few")
+    assert order.index("few") <= 3
+    await asyncio.gather(*writes)
+    assert order.count("many") == 50
+
+
+async def test_who_is_cancelled_takes_no_token() -> None:
+    bucket = TokenBucket(1000, 1)
+    await bucket.acquire()
+    waiting = asyncio.create_task(bucket.acquire())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await asyncio.wait_for(bucket.acquire(), 5)

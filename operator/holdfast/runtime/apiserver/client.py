@@ -50,6 +50,13 @@ def resource_of(path: str) -> tuple[str, bool]:
     return "/".join((rest[0], *rest[2:3])), len(rest) > 1
 
 
+def namespace_of(path: str) -> str:
+    """The namespace in an API path, "" if the path has none."""
+    parts = path.strip("/").split("/")
+    rest = parts[2:] if parts[0] == "api" else parts[3:]
+    return rest[1] if len(rest) > 2 and rest[0] == "namespaces" else ""
+
+
 def _verb(method: str, named: bool) -> str:
     if method == "GET":
         return "get" if named else "list"

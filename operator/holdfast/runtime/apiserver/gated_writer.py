@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
+from holdfast.runtime.apiserver.client import namespace_of
 from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
 from holdfast.serve.token_bucket import TokenBucket
 
@@ -37,7 +38,10 @@ class Requester(Protocol):
 
 
 class GatedWriter:
-    """A client whose writes wait for the token bucket and need the lease. Reads need neither."""
+    """A client whose writes wait for the token bucket and need the lease. Reads need neither.
+
+    Namespaces take turns: the writes that the people of one namespace cause do not hold up those of another.
+    """
 
     def __init__(self, client: Requester, gate: LeadershipGate, limit: TokenBucket) -> None:
         self._client = client
@@ -63,6 +67,6 @@ class GatedWriter:
     ) -> dict[str, Any]:
         """Send a write. Raises ApiError; NotLeadingError if this process may not write now."""
         self._gate.check()
-        await self._limit.acquire()
+        await self._limit.acquire(namespace_of(path))
         self._gate.check()
         return await self._client.request(method, path, body=body, content_type=content_type)

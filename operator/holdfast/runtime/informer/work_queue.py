@@ -1,9 +1,10 @@
 """The work queue: each key at most once, one worker per key, delays, and back-off after errors.
 
-A key that is added while a worker has it is worked on once more afterwards, however often it was added. A calm key is
-a key that may wait: it is given out only in a lull, when no urgent key waits, is worked on, or was a moment ago. So in
-a burst all new jobs get their pods before the status of old jobs is updated. All methods except `get` return at once;
-use the queue inside one event loop.
+Groups of keys (namespaces) take turns, so that a group with many keys does not hold up the others. A key that is
+added while a worker has it is worked on once more afterwards, however often it was added. A calm key is a key that may
+wait: it is given out only in a lull, when no urgent key waits, is worked on, or was a moment ago. So in a burst all new
+jobs get their pods before the status of old jobs is updated. All methods except `get` return at once; use the queue
+inside one event loop.
 """
 
 import asyncio
@@ -14,6 +15,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from time import monotonic
 from typing import Generic, TypeVar
+
+from holdfast.serve.fair_line import FairLine
 
 K = TypeVar("K", bound=Hashable)
 
@@ -33,13 +36,22 @@ class _Work:
 
 
 class WorkQueue(Generic[K]):
-    """Keys that wait for a worker. `clock` returns seconds and never goes back; `seed` makes the jitter repeatable."""
+    """Keys that wait for a worker.
 
-    def __init__(self, clock: Callable[[], float] = monotonic, seed: int | None = None) -> None:
+    `clock` returns seconds and never goes back; `seed` makes the jitter repeatable; `group_of` has the group of a key:
+    without it, all keys are one group.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = monotonic,
+        seed: int | None = None,
+        group_of: Callable[[K], Hashable] = lambda key: None,
+    ) -> None:
         self._clock = clock
         self._random = random.Random(seed)  # noqa: S311 - jitter, not a secret
-        self._waiting: dict[K, float] = {}  # urgent keys in the order of arrival; when each became due
-        self._calm: dict[K, float] = {}  # the same for calm keys
+        self._waiting: FairLine[K] = FairLine(group_of)  # urgent keys, since they became due
+        self._calm: FairLine[K] = FairLine(lambda key: None)  # calm keys, in the order of arrival
         self._busy: dict[K, _Work] = {}
         self._urgent = 0  # how many of the busy keys are urgent
         self._lull_since = float("-inf")  # when the last urgent key was done
@@ -68,13 +80,13 @@ class WorkQueue(Generic[K]):
     @property
     def urgent(self) -> bool:
         """True while an urgent key waits or is worked on."""
-        return bool(self._waiting or self._urgent)
+        return bool(len(self._waiting) or self._urgent)
 
     @property
     def oldest(self) -> float:
         """The longest wait of a key in seconds; 0 if none waits."""
         now = self._clock()
-        return max((now - next(iter(line.values())) for line in (self._waiting, self._calm) if line), default=0.0)
+        return max(0.0, now - min(self._waiting.oldest(), self._calm.oldest()))
 
     def add(self, key: K) -> None:
         """Work on this key as soon as a worker is free."""
@@ -82,7 +94,8 @@ class WorkQueue(Generic[K]):
         if work := self._busy.get(key):
             work.dirty = now if work.dirty is None else work.dirty
         elif key not in self._waiting:
-            self._waiting[key] = self._calm.pop(key, now)
+            since = self._calm.remove(key)
+            self._waiting.put(key, now if since is None else since)
             self._rouse()
 
     def after(self, key: K, delay: float, *, calm: bool = False) -> None:
@@ -104,9 +117,9 @@ class WorkQueue(Generic[K]):
         """The next key; it stays with the caller until `done` or `failed`. None once the queue is closed."""
         while not self._closed:
             self._promote()
-            if line := self._line():
-                key = next(iter(line))
-                del line[key]
+            line = self._line()
+            if len(line):
+                key = line.take()
                 urgent = line is self._waiting
                 self._busy[key] = _Work(urgent)
                 self._urgent += urgent
@@ -173,16 +186,16 @@ class WorkQueue(Generic[K]):
         while self._sleepers:
             self._wake_one()
 
-    def _line(self) -> dict[K, float]:
+    def _line(self) -> FairLine[K]:
         """The line whose first key is next. If a calm key has waited for too long, the two lines take turns."""
         now = self._clock()
-        if self._waiting and self._calm and self._calm_due() <= now:
+        if len(self._waiting) and self._calm_due() <= now:
             return self._calm if self._calm_next else self._waiting
-        return self._calm if self._calm and self._calm_at() <= now else self._waiting
+        return self._calm if len(self._calm) and self._calm_at() <= now else self._waiting
 
     def _calm_due(self) -> float:
-        """When the first calm key has waited for `CALM_WAIT`."""
-        return next(iter(self._calm.values())) + CALM_WAIT
+        """When the first calm key has waited for `CALM_WAIT`; infinite if none waits."""
+        return self._calm.oldest() + CALM_WAIT
 
     def _calm_at(self) -> float:
         """When a calm key may be given out if no urgent key comes."""
@@ -190,10 +203,10 @@ class WorkQueue(Generic[K]):
 
     def _next(self) -> float:
         """When there will be work if no key is added before; infinite if never."""
-        if self._waiting:
+        if len(self._waiting):
             return float("-inf")
         later = self._heap[0][0] if self._heap else float("inf")
-        return min(later, self._calm_at()) if self._calm else later
+        return min(later, self._calm_at()) if len(self._calm) else later
 
     def _release(self, key: K) -> _Work:
         """Take the key from its worker."""
@@ -207,9 +220,9 @@ class WorkQueue(Generic[K]):
     def _free(self, key: K) -> None:
         work = self._release(key)
         if work.dirty is not None:
-            self._waiting[key] = work.dirty
+            self._waiting.put(key, work.dirty)
         elif work.calm is not None:
-            self._calm[key] = work.calm
+            self._calm.put(key, work.calm)
         else:
             return
         self._rouse()
@@ -225,4 +238,4 @@ class WorkQueue(Generic[K]):
                 elif work := self._busy.get(key):
                     work.calm = now if work.calm is None else work.calm
                 elif key not in self._waiting:
-                    self._calm.setdefault(key, now)
+                    self._calm.put(key, now)

@@ -50,12 +50,13 @@ from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.runtime.loop.closed_namespaces import ClosedNamespaces
 from holdfast.runtime.loop.events import EventRecorder
 from holdfast.runtime.pod_writer import PodWriter, RefusedError, is_namespace_terminating, is_refusal
+from holdfast.serve.fair_line import Turns
 from holdfast_protocol.orders import DRAIN
 
 log = logging.getLogger(__name__)
 
-# How many jobs write at once. This is less than the number of workers: when a node goes away, all its pods get their
-# orders and all promised pods are created at once, and then the statuses are written in turn.
+# How many jobs write at once; namespaces take turns. This is less than the number of workers: when a node goes away,
+# all its pods get their orders and all promised pods are created at once, and then the statuses are written in turn.
 WRITERS = 16
 
 
@@ -144,7 +145,7 @@ class Executor:
         self._pods = PodWriter(writer, cache)
         self.inspector = PodInspector(writer, ca, now)
         self.closed = ClosedNamespaces(now, clock)
-        self._turns = asyncio.Semaphore(WRITERS)
+        self._turns = Turns(WRITERS)
         self._newest_written: dict[str, int] = {}  # job UID -> newest attempt that this process wrote into status
         self.refusals: dict[str, Refusal] = {}
 
@@ -176,7 +177,7 @@ class Executor:
             if notices and self._writer.may_write:
                 self._board.offer(job.metadata.uid, notices)
             promised = await self._create_promised_pods(key, job, decision)
-        async with self._turns:
+        async with self._turns.turn(key.namespace):
             outcome = await self._write_status(key, job, decision, patch, made=bool(promised)) if patch else None
             if outcome not in (None, Outcome.APPLIED):
                 return outcome, False
@@ -186,7 +187,7 @@ class Executor:
         for event in decision.events:
             self._events.record(job, event)
         if rest:
-            async with self._turns:  # behind jobs that wait for their status and their new pod
+            async with self._turns.turn(key.namespace):  # behind jobs that wait for their status and their new pod
                 failed += await self._act(key, job, rest)
         _raise_first(key, failed)
         return Outcome.APPLIED, "progress" in patch

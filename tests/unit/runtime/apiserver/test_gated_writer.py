@@ -17,7 +17,7 @@ class ClosingBucket(TokenBucket):
         super().__init__(1, 1)
         self._gate = gate
 
-    async def acquire(self) -> None:
+    async def acquire(self, group: object = None) -> None:
         self._gate.close()
 
 

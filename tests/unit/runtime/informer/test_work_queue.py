@@ -245,3 +245,14 @@ async def test_every_key_is_worked_on_by_one_worker_at_a_time() -> None:
     async with asyncio.timeout(5):
         await asyncio.gather(*(work() for _ in range(4)))
     assert set(seen) == set(range(5))
+
+
+async def test_a_namespace_with_many_keys_does_not_hold_up_another(clock: Clock) -> None:
+    """Breaks if all jobs wait in one line: the annotations of one tenant then delay the pods of all others."""
+    queue: WorkQueue[tuple[str, int]] = WorkQueue(clock, seed=1, group_of=lambda key: key[0])
+    for number in range(100):
+        queue.add(("many", number))
+        clock.tick(1)
+    queue.add(("few", 1))
+    assert [await queue.get(), await queue.get()] == [("many", 0), ("few", 1)]
+    assert queue.oldest == 99.0

@@ -22,6 +22,7 @@ from holdfast.core.decision import (
 from holdfast.runtime.errors import ApiError
 from holdfast.runtime.informer.cache import Key
 from holdfast.runtime.loop.execute import Outcome
+from holdfast.serve.fair_line import Turns
 
 JOB_PATH = "/apis/holdfast.dev/v1alpha1/namespaces/ns/trainingjobs/a"
 PODS = "/api/v1/namespaces/ns/pods"
@@ -105,7 +106,7 @@ async def test_the_new_pod_is_made_before_the_old_one_is_cleared_away(bench: Any
 
 async def test_clearing_away_waits_until_other_jobs_have_their_new_pods(bench: Any) -> None:
     """Breaks if a job keeps its turn: after losing a node, the pods of the last jobs would come last of all."""
-    bench.executor._turns = asyncio.Semaphore(1)
+    bench.executor._turns = Turns(1)
     job = stored(bench)
     clear, new = ReleasePod("a-0-0", "p0"), create()
     bench.client.put(f"{PODS}/a-0-0", raw_pod("a-0-0", "p0", attempt=0))
