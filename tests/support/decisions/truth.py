@@ -102,7 +102,11 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     (r"Nothing shows that .*", lambda w, _: not w.status.uses_checkpoints),
     (r"Node (\S+) does not answer\.",
      lambda w, m: (node := w.given.cluster.nodes.get(m[1])) is not None and not node.ready),
-    (r"If it stays silent, .*?\.(?= |$)", lambda w, _: True),
+    (r"If no report arrives from there either, .*?\.(?= |$)", lambda w, _: True),
+    (r"The program (?:starts|reads the last checkpoint from the storage), and has trained no step yet\.",
+     lambda w, _: w.is_in(AttemptState.RUNNING) and w.current.first_step is None),
+    (r"If the storage does not answer for a minute, .*?\.(?= |$)", lambda w, _: True),
+    (r"Its last save failed: .*?\.(?= |$)", lambda w, _: w.is_in(AttemptState.DRAINING)),
     (r"The job waits: waits until (\d+) nodes of tier (\S+) are free: (\d+) are.*", lambda w, m: int(m[3]) < int(m[1])),
     (r"The job waits: .*", lambda w, _: True),
 )  # fmt: skip
