@@ -8,10 +8,10 @@ import contextlib
 import math
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from holdfast_train.errors import StateError
-from holdfast_train.format.tree import Leaf, Tree, Walk
+from holdfast_train.format.tree import MAPPINGS, Leaf, Tree, Walk, type_of
 
 __all__ = ["RepeatedWalk"]
 
@@ -123,15 +123,15 @@ class RepeatedWalk:
                 raise _ChangedError
             plain: Tree = value
             return old if plain is old else plain
-        if isinstance(value, Mapping):
+        if kind in MAPPINGS:
             return self._mapping(value, old)
-        if isinstance(value, tuple):
-            items: Any = old.get("$tuple") if isinstance(old, dict) else None
+        if kind is tuple:
+            items: Any = old.get("$tuple") if isinstance(old, dict) and "$type" not in old else None
             if items is None:
                 raise _ChangedError
             found: list[Tree] = self._items(value, items)
             return {"$tuple": found} if found is not items else old
-        if isinstance(value, list):
+        if kind is list:
             if not isinstance(old, list):
                 raise _ChangedError
             return self._items(value, old)
@@ -139,7 +139,7 @@ class RepeatedWalk:
 
     def _mapping(self, value: Mapping[Any, Any], old: Tree) -> Tree:
         pairs: Any = old.get("$dict") if isinstance(old, dict) else None
-        if pairs is None or len(pairs) != len(value):
+        if pairs is None or len(pairs) != len(value) or not self._is_of_type(value, old):
             raise _ChangedError
         changed: list[Tree] | None = None
         for number, ((key, item), (known, of_item)) in enumerate(zip(value.items(), pairs, strict=True)):
@@ -152,7 +152,15 @@ class RepeatedWalk:
             if tree is not of_item:
                 changed = list(pairs) if changed is None else changed
                 changed[number] = [known, tree]
-        return old if changed is None else {"$dict": changed}
+        return old if changed is None else {**cast("dict[str, Tree]", old), "$dict": changed}
+
+    @staticmethod
+    def _is_of_type(value: Mapping[Any, Any], old: Tree) -> bool:
+        """True if the mapping in `old` has the type of `value`, and the same factory."""
+        known = old.get("$type") if isinstance(old, dict) else None
+        if type(value) is dict or known is None:
+            return type(value) is dict and known is None
+        return known == type_of(value, "")
 
     def _items(self, value: list[Any] | tuple[Any, ...], old: list[Tree]) -> list[Tree]:
         if len(value) != len(old):

@@ -5,6 +5,7 @@ import importlib
 import math
 import re
 import sys
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
@@ -14,6 +15,7 @@ from holdfast_train.format.sharding import Box, is_sharded, own_part
 
 __all__ = [
     "APART",
+    "MAPPINGS",
     "Leaf",
     "Shard",
     "TensorEntry",
@@ -24,11 +26,16 @@ __all__ = [
     "is_apart",
     "names",
     "patched",
+    "type_of",
     "unpack",
 ]
 
 T = TypeVar("T")
 APART: Final = "differing"  # in the tree of one rank: the trees of objects that differ from those of rank 0
+MAPPINGS: Final = (dict, OrderedDict, defaultdict, Counter)
+FACTORIES: Final[Mapping[str, Any]] = {
+    "None": None, "int": int, "float": float, "str": str, "list": list, "dict": dict, "set": set,
+}  # fmt: skip
 LEAST_BYTES: Final = 4096  # of a byte string that is a leaf: in a tree it takes several times its size
 
 Tree: TypeAlias = "bool | int | float | str | list[Tree] | dict[str, Tree] | None"
@@ -112,13 +119,15 @@ class Walk:
         """
         if self._torch is not None and isinstance(value, self._torch.Tensor):
             return {"$tensor": self._tensor(value, path)}
-        if value is None or isinstance(value, (bool, str)) or type(value) is int:
-            return value
-        if type(value) is float:
+        kind = type(value)
+        if value is None or kind in (bool, str, int):
+            plain: Tree = value
+            return plain
+        if kind is float:
             return value if math.isfinite(value) else {"$float": repr(value)}
-        if isinstance(value, (bytes, bytearray)):
+        if kind is bytes:
             return self._bytes(value, path)
-        if isinstance(value, Mapping):
+        if kind in MAPPINGS:
             # Pairs, not a JSON object: keys may be numbers (optimizers), and pairs keep their order.
             pairs: list[Tree] = [
                 [
@@ -127,14 +136,16 @@ class Walk:
                 ]
                 for k, v in value.items()
             ]
-            return {"$dict": pairs}
-        if isinstance(value, tuple):
+            return {"$dict": pairs} if kind is dict else {"$dict": pairs, "$type": type_of(value, path)}
+        if kind is tuple:
             return {"$tuple": self._items(value, path)}
-        if isinstance(value, list):
+        if kind is list:
             return self._items(value, path)
+        if self._torch is not None and kind is self._torch.Size:
+            return {"$tuple": list(value), "$type": "Size"}
         return self._array(value, path)
 
-    def _bytes(self, value: bytes | bytearray, path: str) -> Tree:
+    def _bytes(self, value: bytes, path: str) -> Tree:
         if len(value) < LEAST_BYTES:
             return {"$bytes": base64.b64encode(value).decode()}
         name = self._unique(path)
@@ -174,7 +185,8 @@ class Walk:
             return {"$dtype": str(value).removeprefix("torch.")}
         raise StateError(
             f"{path} is a {type(value).__name__}; allowed: numbers, strings, bytes, lists, tuples, dicts, NumPy arrays "
-            f"and tensors"
+            f"and tensors. A type derived from these would come back as another one: convert it in state_dict(), "
+            f"and back in load_state_dict()"
         )
 
     def _tensor(self, tensor: Any, path: str) -> str:
@@ -230,6 +242,19 @@ class Walk:
         return name
 
 
+def type_of(value: Any, path: str) -> str:
+    """The name of the type of a mapping: `OrderedDict`, `Counter`, or a defaultdict as `defaultdict int`."""
+    name = type(value).__name__
+    if type(value) is not defaultdict:
+        return name
+    if (factory := next((n for n, one in FACTORIES.items() if one is value.default_factory), None)) is None:
+        raise StateError(
+            f"{path} is a defaultdict that makes its values with {value.default_factory!r}; allowed: "
+            f"{', '.join(FACTORIES)}. Return a dict in state_dict()"
+        )
+    return f"{name} {factory}"
+
+
 def _are_alike(one: Any, other: Any) -> bool:
     """True if two tensors at the same address have the same type, shape and layout."""
     return bool(
@@ -252,11 +277,13 @@ def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, bool], A
             return [value(v) for v in tree]
         if not isinstance(tree, dict):
             return tree
-        tag, body = next(iter(sorted(tree.items(), key=lambda item: item[0] == "$scalar")), ("", None))
+        tag, body = next(iter(sorted(tree.items(), key=lambda item: item[0] in ("$scalar", "$type"))), ("", None))
         if tag == "$dict" and isinstance(body, list):
-            return {value(k): value(v) for k, v in map(_pair, body)}
+            pairs = ((value(k), value(v)) for k, v in map(_pair, body))
+            return dict(pairs) if "$type" not in tree else _mapping(str(tree["$type"]), pairs)
         if tag == "$tuple" and isinstance(body, list):
-            return tuple(value(v) for v in body)
+            items = tuple(value(v) for v in body)
+            return items if "$type" not in tree else importlib.import_module("torch").Size(items)
         if tag == "$float" and isinstance(body, str):
             return float(body)
         if tag == "$bytes" and isinstance(body, str):
@@ -270,6 +297,18 @@ def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, bool], A
         )
 
     return value(tree)
+
+
+def _mapping(kind: str, pairs: Iterator[tuple[Any, Any]]) -> Any:
+    """A mapping of the type with the name `kind`: see `type_of`. StateError if the name is unknown."""
+    if kind == "OrderedDict":
+        return OrderedDict(pairs)
+    if kind == "Counter":
+        return Counter(dict(pairs))
+    name, _, factory = kind.partition(" ")
+    if name != "defaultdict" or factory not in FACTORIES:
+        raise StateError(f"the checkpoint contains a mapping of type {kind!r}; a newer holdfast-train has written it")
+    return defaultdict(FACTORIES[factory], pairs)
 
 
 def names(tree: Tree) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Tensors of a checkpoint that are not read yet, and how they are read: only the wanted parts."""
 
+import copy
 import ctypes
 import importlib
 import math
@@ -163,8 +164,11 @@ def _replaced(value: Any, by: Callable[[Lazy], Any]) -> Any:
     if isinstance(value, Lazy):
         return by(value)
     if isinstance(value, dict):
-        return {key: _replaced(item, by) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+        found = copy.copy(value)  # of the same type, and with its factory
+        for key, item in value.items():
+            found[key] = _replaced(item, by)
+        return found
+    if type(value) in (list, tuple):
         return type(value)(_replaced(item, by) for item in value)
     return value
 
