@@ -285,7 +285,11 @@ class Run:
             )
         if loss is not None or samples:
             self.report(loss, samples)
-        self._count()
+        if self._left_error is not None:
+            raise self._left_error
+        left, self._left_step = self._left_step, False
+        if not left or self.has_stepped:  # otherwise this is the end of the step in which the program left its loop
+            self._count()
         self._act()
 
     def _count(self) -> None:

@@ -282,6 +282,19 @@ def advance_in_a_while_loop(p: Program) -> None:
 
 
 @counted
+def advance_after_break(p: Program) -> None:
+    while not p.run.should_stop:
+        for step in p.run.steps(TOTAL):
+            p.train(p.batches[0], step)
+            if step == 9:
+                break
+        if p.run.step == 10:
+            p.run.advance()  # for the step that was left
+            p.train(p.batches[0], 10)
+            p.run.advance()
+
+
+@counted
 def accumulated_gradients_in_a_step(p: Program) -> None:
     for step in p.run.steps(TOTAL):
         for _ in range(3):
