@@ -46,9 +46,9 @@ def fence_hash(fields: Iterable[FieldDigest]) -> str:
     return hash_of(one for one in fields if one.field in _FENCED_BY)
 
 
-def pods_hash(fields: Iterable[FieldDigest], tier: ProfileTier | None) -> str:
-    """One hash of all that pods are made from: these fields, and the tier; None stands for a tier that was removed."""
-    return _digest([hash_of(fields), canonical(for_pods(tier)) if tier else None])
+def pods_hash(fields: Iterable[FieldDigest], grid: Iterable[ProfileTier]) -> str:
+    """One hash of all that the next pods may be made from: these fields, and the tiers in their order."""
+    return _digest([hash_of(fields), *(canonical(for_pods(tier)) for tier in grid)])
 
 
 def for_pods(tier: ProfileTier) -> ProfileTier:

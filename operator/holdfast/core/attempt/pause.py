@@ -40,17 +40,21 @@ def pause_message(draft: Draft) -> str:
 
 def pause_until_corrected(draft: Draft, attempt: Attempt, reason: str, message: str) -> None:
     """Pause the job: `attempt` ended in a way in which every attempt would end whose pods are made from the same."""
-    pods = pods_hash(attempt.made_from, attempt.tier)
+    used = [attempt.tier if tier.name == attempt.tier.name else tier for tier in draft.snapshot.grid]
+    pods = pods_hash(attempt.made_from, used)  # its tier may have been corrected since
     found = Misconfigured(reason=reason, message=message, tier=attempt.tier.name, pods=pods, at=draft.now)
     draft.set(misconfigured=found)
 
 
 def may_try_again(draft: Draft) -> bool:
-    """True if the job was misconfigured, and its next pods would be made from other values, or a person suspends it."""
+    """True if the job was misconfigured, and its next pods may be made from other values, or a person suspends it.
+
+    Another order of its tiers, or one more of them, may be what helps.
+    """
     wrong, snapshot = draft.status.misconfigured, draft.snapshot
     if wrong is None:
         return False
-    return snapshot.job.spec.suspend or wrong.pods != pods_hash(draft.made_from, find_tier(snapshot.grid, wrong.tier))
+    return snapshot.job.spec.suspend or wrong.pods != pods_hash(draft.made_from, snapshot.grid)
 
 
 def try_again(draft: Draft) -> None:

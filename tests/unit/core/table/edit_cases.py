@@ -19,7 +19,6 @@ from tests.support.decisions.snapshots import (
     spec,
     status,
     stepped,
-    tier,
     verdict,
 )
 from tests.unit.core.table.gang_cases import WORLD, member, says
@@ -46,7 +45,8 @@ def runs(fields: dict[str, Any], **changes: Any) -> Any:
 
 def wrong(**changes: Any) -> Any:
     """The status of a paused job in whose spec nothing was changed since; `changes` are of the spec that was wrong."""
-    pods = pods_hash(made_from(job(**changes).spec), tier())
+    before = job(**changes)
+    pods = pods_hash(made_from(before.spec), snapshot(before).grid)
     found = Misconfigured(reason="CheckpointNotFromFolder", tier="spot", at=at(-50), pods=pods)
     return status(misconfigured=found, suspended_at=at(-50), attempt=2, ledger=RAN)
 
@@ -136,8 +136,11 @@ CASES = [
     Case("misconfigured, and the tier was corrected",
          snapshot(job(wrong(), capacity={"tiers": [{**TIERS[0], "nodeSelector": {"tier": "large"}}]})),
          ("corrected", "resume", "begin", "create"), {"attempt": 3, "created": [3]}),
+    Case("misconfigured, and another tier goes first", snapshot(job(wrong(), capacity={"tiers": [TIERS[1], TIERS[0]]})),
+         ("corrected", "resume", "begin", "create"), {"attempt": 3, "tier": "dedicated", "created": [3]}),
     Case("misconfigured, and its tier has another price in its profile",
-         snapshot(job(wrong(), capacity={"profile": "grid"}), profile=profile({**TIERS[0], "pricePerNodeHour": "9"})),
+         snapshot(job(wrong(), capacity={"profile": "grid"}),
+                  profile=profile({**TIERS[0], "pricePerNodeHour": "9"}, *TIERS[1:])),
          (), {"phase": "Suspended"}),
     Case("misconfigured, and a person suspends it", snapshot(job(wrong(), suspend=True)), ("corrected",),
          {"phase": "Suspended", "reason": "Suspended"}),
