@@ -9,6 +9,6 @@ History = Annotated[
     typer.Option(
         "--history",
         help="Show the loss over all attempts. It is read from the job's storage, with the keys in the job's Secret if "
-        "you may read it, otherwise with your own.",
+        "you may read it, otherwise with your own. Those go to an endpoint of the job only if --endpoint names it.",
     ),
 ]

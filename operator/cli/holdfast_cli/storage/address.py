@@ -122,10 +122,11 @@ async def find_job(where: Where) -> Found:
         return await storage_of(client, job, where)
 
 
-async def storage_of(client: Client, job: TrainingJob, where: Where, *, trust_endpoint: bool = True) -> Found:
+async def storage_of(client: Client, job: TrainingJob, where: Where) -> Found:
     """The storage of a job. CliError if it cannot be reached from here.
 
-    Without `trust_endpoint` the user's own keys never go to an endpoint that only the job names: its author chose it.
+    The user's own keys never go to an endpoint that only the job names: its author chose it. With `where.endpoint` the
+    user chooses it.
     """
     meta, checkpoint = job.metadata, job.spec.checkpoint
     s3 = checkpoint.storage.s3
@@ -139,13 +140,13 @@ async def storage_of(client: Client, job: TrainingJob, where: Where, *, trust_en
     credentials, why = await _credentials(client, meta.namespace, s3)
     notes: tuple[str, ...] = ()
     if credentials is None:
-        if s3.endpoint is not None and where.endpoint is None and not trust_endpoint:
+        if s3.endpoint is not None and where.endpoint is None:
             before = f"{why}, and " if why else ""
             raise CliError(
                 f"{before}your own AWS credentials are not sent to {s3.endpoint}, which the job names",
                 code=ExitCode.FORBIDDEN,
-                hint=f"holdfast report {meta.name} -n {meta.namespace} reads it with your keys, "
-                "or with --endpoint from another address",
+                hint=f"if you trust that address with your keys: --endpoint {s3.endpoint} "
+                "(holdfast report, checkpoints and describe --history)",
             )
         if not await asyncio.to_thread(has_own_credentials):
             before = f"{why}, and " if why else ""

@@ -68,7 +68,7 @@ class Reading:
         inputs = JobInputs(job, datetime.now(UTC))
         try:
             where = Where(self._place[1], self._place[0])
-            place = await storage_of(self._cluster.client, job, where, trust_endpoint=False)
+            place = await storage_of(self._cluster.client, job, where)
         except HoldfastError as error:
             hint = f" ({error.hint})" if isinstance(error, CliError) and error.hint else ""
             return replace(inputs, notes=[f"the storage is not seen: {error}{hint}"])

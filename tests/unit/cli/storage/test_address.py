@@ -75,11 +75,12 @@ def test_without_the_secret_own_keys_are_used_and_it_is_said(
     api: FakeApi, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], why: str
 ) -> None:
     api.answers["GET", SECRET] = answer
+    mine = Where("job", endpoint=S3["endpoint"])
     with pytest.raises(CliError, match="there are no AWS credentials of your own") as refused:
-        find(Where("job"))
+        find(mine)
     assert (refused.value.exit_code, why in str(refused.value)) == (ExitCode.FORBIDDEN, True)
     own_keys(monkeypatch)
-    found = find(Where("job"))
+    found = find(mine)
     assert found.credentials == Credentials()
     (note,) = found.notes
     assert (why in note, note.endswith("; your own AWS credentials are used")) == (True, True)
@@ -123,18 +124,18 @@ def test_a_bucket_without_keys(api: FakeApi, monkeypatch: pytest.MonkeyPatch) ->
 async def test_own_keys_do_not_go_to_an_endpoint_that_only_the_job_names(
     api: FakeApi, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
-    """Breaks if to open a page in `holdfast ui` is enough to send the viewer's requests to a tenant's server."""
+    """Breaks if to open a page or a report is enough to send one's own keys to a tenant's server."""
     s3 = S3 if named else {name: value for name, value in S3.items() if name != "credentialsSecret"}
     job = TrainingJob.parse(raw_job(checkpoint={"storage": {"s3": s3}}))
     api.answers["GET", SECRET] = failure(404, "NotFound", "no")
     own_keys(monkeypatch)
     async with connect(Target(None, "demo")) as client:
         with pytest.raises(CliError, match=r"are not sent to https://s3\.example:9000") as refused:
-            await storage_of(client, job, Where("job", "demo"), trust_endpoint=False)
-        assert "holdfast report" in refused.value.hint
+            await storage_of(client, job, Where("job", "demo"))
+        assert "--endpoint https://s3.example:9000" in refused.value.hint
         meant = Where("job", "demo", endpoint="http://127.0.0.1:1")
-        assert (await storage_of(client, job, meant, trust_endpoint=False)).endpoint == "http://127.0.0.1:1"
+        assert (await storage_of(client, job, meant)).endpoint == "http://127.0.0.1:1"
         api.answers["GET", SECRET] = secret(AWS_ACCESS_KEY_ID="me", AWS_SECRET_ACCESS_KEY="secret")
         if named:
-            found = await storage_of(client, job, Where("job", "demo"), trust_endpoint=False)
+            found = await storage_of(client, job, Where("job", "demo"))
             assert found.credentials == Credentials("me", "secret")

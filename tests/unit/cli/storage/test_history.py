@@ -22,6 +22,9 @@ EVENTS = "/api/v1/namespaces/demo/events"
 ROWS = [Row(step, 0.0, {"loss": 5.0 / step}) for step in range(1, 31)]
 
 
+TRUSTED = ("--endpoint", "http://127.0.0.1:1")  # one's own keys may go there
+
+
 def holdfast(tmp_path: Path, *args: str, **storage: Any) -> Any:
     where = storage or {"s3": {"bucket": "runs", "prefix": "x", "endpoint": "http://127.0.0.1:1", "region": "r"}}
     with fake_api() as api:
@@ -54,7 +57,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("recorded")
 def test_describe_shows_the_whole_curve(tmp_path: Path) -> None:
-    result, _ = holdfast(tmp_path, "describe", "job", "--history")
+    result, _ = holdfast(tmp_path, "describe", "job", "--history", *TRUSTED)
     assert result.exit_code == 0, result.output
     assert "LOSS OVER ALL ATTEMPTS" in result.output
     assert "5 at step 1, 0.16667 at step 30" in result.output
@@ -63,7 +66,7 @@ def test_describe_shows_the_whole_curve(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("recorded")
 def test_watch_shows_the_whole_curve(tmp_path: Path) -> None:
-    result, _ = holdfast(tmp_path, "watch", "job", "--history", "--once")
+    result, _ = holdfast(tmp_path, "watch", "job", "--history", "--once", *TRUSTED)
     assert result.exit_code == 0, result.output
     assert "5 at step 1, 2.113 at step 250" in result.output  # and goes on with what is seen live
 
@@ -89,11 +92,11 @@ def test_a_storage_that_cannot_be_read_is_said_after_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: dict[str, Any], code: ExitCode, why: str
 ) -> None:
     monkeypatch.setattr(history, "PATIENCE", 0.0)
-    result, _ = holdfast(tmp_path, "describe", "job", "--history", **storage)
+    result, _ = holdfast(tmp_path, "describe", "job", "--history", *TRUSTED, **storage)
     assert result.exit_code == code
     assert "WHAT HAPPENS NEXT" in result.output
     assert why in result.output
-    watched, _ = holdfast(tmp_path, "watch", "job", "--history", "--once", **storage)
+    watched, _ = holdfast(tmp_path, "watch", "job", "--history", "--once", *TRUSTED, **storage)
     assert watched.exit_code == 0
     assert "the history cannot be shown" in watched.output
 
@@ -104,7 +107,7 @@ def test_a_storage_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(history, "LIMIT", 0.05)
     monkeypatch.setattr(history, "_read", lambda *_: ends.wait(60))
     try:
-        result, _ = holdfast(tmp_path, "describe", "job", "--history")
+        result, _ = holdfast(tmp_path, "describe", "job", "--history", *TRUSTED)
     finally:
         ends.set()
     assert result.exit_code == ExitCode.NO_ANSWER
