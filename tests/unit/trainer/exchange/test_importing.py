@@ -51,7 +51,7 @@ def test_the_state_of_one_object_gets_a_name(prefix: Path, tmp_path: Path) -> No
     torch.save(net.state_dict(), tmp_path / "net.pt")
     torch.save({**optimizer.state_dict(), "numbers": np.arange(3)}, tmp_path / "optimizer.pt")
     run("import", tmp_path / "net.pt", "--to", tmp_path / "a")
-    assert_same(holdfast_train.load(str(tmp_path / "a")), {"model": dict(net.state_dict())})
+    assert_same(holdfast_train.load(str(tmp_path / "a")), {"model": net.state_dict()})
     run("import", tmp_path / "optimizer.pt", "--to", tmp_path / "b", "--name", "optimizer")
     found = holdfast_train.load(str(tmp_path / "b"))["optimizer"]
     assert_same(found.pop("numbers"), np.arange(3))
