@@ -53,7 +53,7 @@ def test_other_programs_read_torch_files_and_ties_stay(prefix: Path, tmp_path: P
     net, optimizer = train(prefix)
     run("export", prefix, tmp_path / "all.pt", "--format", "torch")
     found = torch.load(tmp_path / "all.pt", weights_only=True)
-    assert_same(found["model"], dict(net.state_dict()))
+    assert_same(found["model"], net.state_dict())
     assert found["model"]["head.weight"].data_ptr() == found["model"]["embed.weight"].data_ptr()
     optimizer.load_state_dict(found["optimizer"])
     run("export", prefix, tmp_path / "layer.pt", "--format", "torch", "--only", "model.layer.")
