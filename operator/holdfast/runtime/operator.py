@@ -375,7 +375,7 @@ async def wait_for_end(stop: asyncio.Event, parts: Sequence[asyncio.Task[None]])
     """Return when a stop is requested, or a part has ended.
 
     When the watches fail, kopf cancels every task of the event loop that began after them, also the one that waits for
-    the stop. That is no stop: the watches end with their error a moment later.
+    the stop. So a task that ended does not mean a stop: the watches end with their error a moment later.
     """
     while not stop.is_set() and not any(part.done() for part in parts):
         waiting = asyncio.create_task(stop.wait())
