@@ -1,4 +1,4 @@
-"""Lines in which groups take turns: who asks a thousand times does not make others wait a thousand times as long."""
+"""Lines in which groups take turns: a group that asks often does not make the others wait for longer."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Hashable
