@@ -30,7 +30,7 @@ from holdfast_train.say import say
 from holdfast_train.storage.base import Entry
 from holdfast_train.storage.rate_limit import RateLimit
 from holdfast_train.storage.s3_download import Body
-from holdfast_train.storage.s3_keys import KeyFiles
+from holdfast_train.storage.s3_keys import KeyFiles, session_of_given_keys
 
 if TYPE_CHECKING:
     from holdfast_train.storage.s3_upload import Uploader
@@ -94,6 +94,10 @@ class S3Storage:
         config = Config(
             # Self-hosted stores rarely have a DNS name for each bucket; AWS prefers DNS names.
             s3={"addressing_style": "path" if endpoint else "auto"},
+            # The variables of the program, such as AWS_ENDPOINT_URL, are for its own data.
+            ignore_configured_endpoint_urls=True,
+            use_dualstack_endpoint=False,
+            use_fips_endpoint=False,
             # Not every store supports boto3's CRC trailers. Every store supports Content-MD5, set below.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
@@ -134,10 +138,12 @@ class S3Storage:
 
         Keys in files are read again from time to time. Otherwise a client never looks for credentials a second time.
         """
-        if self._keys is None:
-            self._session = boto3.session.Session()
-        else:
+        if self._keys is not None:
             self._session = boto3.session.Session(botocore_session=self._keys.session())
+        elif self._credentials.access_key_id is not None:
+            self._session = boto3.session.Session(botocore_session=session_of_given_keys())
+        else:
+            self._session = boto3.session.Session()
         return self._open_client(self._options)
 
     def _open_client(self, options: dict[str, Any]) -> Any:

@@ -1,5 +1,6 @@
 """The keys of an S3 store, in the files of a mounted Secret: a kubelet changes the files when the Secret changes."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -58,7 +59,7 @@ class KeyFiles:
 
     def session(self) -> Any:
         """A session of botocore whose clients use these keys, and read the files again every REREAD_SECONDS."""
-        session = botocore.session.Session()
+        session = session_of_given_keys()
         resolver = botocore.credentials.CredentialResolver([_Provider(self)])
         session.register_component("credential_provider", resolver)
         return session
@@ -76,6 +77,16 @@ class KeyFiles:
         if not self._has_complained:
             self._say(f"the keys of the checkpoint storage cannot be read: {why}; the last ones are used")
         self._has_complained = True
+
+
+def session_of_given_keys() -> Any:
+    """A session of botocore for keys that are given: it reads no profile and no configuration file of the program."""
+    variables = {
+        "profile": (None, None, None, None),
+        "config_file": (None, None, os.devnull, None),
+        "credentials_file": (None, None, os.devnull, None),
+    }
+    return botocore.session.Session(session_vars=variables)
 
 
 class _Provider:

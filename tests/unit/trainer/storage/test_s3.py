@@ -231,3 +231,32 @@ def test_credential_service_that_hiccups_is_tried_again(monkeypatch: pytest.Monk
 def test_half_a_pair_of_keys_is_for_a_person() -> None:
     with pytest.raises(StorageInvalidError, match="Partial credentials"):
         store("only-the-id")
+
+
+# Breaks if what a program needs for its own data moves its checkpoints, or ends Holdfast's client.
+@pytest.mark.parametrize("in_files", [False, True], ids=["keys in variables", "keys in files"])
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"AWS_ENDPOINT_URL": "http://data:9000"},
+        {"AWS_ENDPOINT_URL_S3": "http://data:9000"},
+        {"AWS_PROFILE": "data"},
+        {"AWS_DEFAULT_PROFILE": "data"},
+        {"AWS_CONFIG_FILE": "config"},
+        {"AWS_USE_FIPS_ENDPOINT": "true", "AWS_USE_DUALSTACK_ENDPOINT": "true"},
+    ],
+)
+def test_the_variables_of_the_program_do_not_move_the_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], in_files: bool
+) -> None:
+    said = "[default]\nendpoint_url = http://data:9000\ns3 =\n  use_accelerate_endpoint = true\n"
+    (tmp_path / "config").write_text(said)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, str(tmp_path / value) if name == "AWS_CONFIG_FILE" else value)
+    keys = Credentials(None, None, None, str(tmp_path)) if in_files else Credentials("me", "secret")
+    if in_files:
+        (tmp_path / "AWS_ACCESS_KEY_ID").write_text("me")
+        (tmp_path / "AWS_SECRET_ACCESS_KEY").write_text("secret")
+    client = S3Storage("runs", "x", endpoint=None, region="eu-central-1", credentials=keys)._client
+    url = client.generate_presigned_url("get_object", Params={"Bucket": "runs", "Key": "x/y"})
+    assert url.startswith("https://runs.s3.amazonaws.com/x/y?")
