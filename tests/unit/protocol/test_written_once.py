@@ -17,6 +17,7 @@ ALLOWED = {
     *("Authorization", "Content-Type", "Retry-After", "application/json", "utf-8", "/dev/shm"),  # of HTTP and Linux
     *("ALL_PROXY", "WANDB_RESUME", "WANDB_RUN_ID", "us-east-1"),  # of other programs
     *("Ignore", "Never", "Rollback"),  # of the settings, whose type is checked
+    "checkpoint.folder",  # a field of spec here, a word of the manifest there
     "Failure",  # a kind of an end here, a status of Kubernetes there
     *("holdfast-data", "holdfast-init", "holdfast-launcher"),  # names of volumes here, of threads and a command there
 }

@@ -78,7 +78,7 @@ def test_steps_done_twice_are_not_told_of_a_program_that_tells_no_steps() -> Non
     job = the_inputs().job
     assert job is not None
     ledger = job.status.ledger.model_copy(update={"steps_lost": 0, "by_tier": ()})
-    silent = job.status.model_copy(update={"ledger": ledger, "library": False})
+    silent = job.status.model_copy(update={"ledger": ledger, "fenced_program": None})
     text = texts(the_inputs(job=job.model_copy(update={"status": silent})))["progress"]
     assert "Interruptions 2" in text
     assert "done twice" not in text

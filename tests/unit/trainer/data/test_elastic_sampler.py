@@ -176,7 +176,7 @@ def test_one_warning_for_other_data(tmp_path: Path, capsys: pytest.CaptureFixtur
             run.advance()
             assert run.save()
             run.left = True
-    (warning,) = [line for line in capsys.readouterr().err.splitlines() if "101" in line]
+    (warning,) = [line for line in capsys.readouterr().err.splitlines() if "DataChanged" in line]
     assert warning.startswith("holdfast: DataChanged: sampler/samples is 101")
 
 
