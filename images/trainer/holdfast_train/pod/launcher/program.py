@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -377,9 +378,19 @@ class Program:
         name, path = self._command[0], self._environment.get("PATH", "")
         if isinstance(error, FileNotFoundError):
             text = f"command {name!r} was not found in the image; set trainer.command to a program on PATH ({path})"
+            if (script := shutil.which(name, path=path)) is not None:
+                text = _missing_interpreter(script)
             return refusal(NOT_FOUND, reasons.COMMAND_NOT_FOUND, text, self.signalled_at)
         text = f"command {name!r} cannot be started: {error.strerror or error}"
         return refusal(NOT_EXECUTABLE, reasons.COMMAND_NOT_EXECUTABLE, text, self.signalled_at)
+
+
+def _missing_interpreter(script: str) -> str:
+    """Why a script that exists was not found: the first line of the file names a program that does not exist."""
+    with Path(script).open("rb") as file:
+        line = file.readline(256)
+    text = f"command {script!r} is a script whose first line names a program that the image does not have: {line!r}"
+    return f"{text}. The line ends in CR LF: write the file with LF alone" if line.endswith(b"\r\n") else text
 
 
 def refusal(code: int, reason: str, text: str, signalled_at: float | None = None) -> End:

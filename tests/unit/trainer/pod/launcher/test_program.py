@@ -21,6 +21,27 @@ def test_command_not_found(tmp_path: Path) -> None:
     assert "no-such-program" in str(verdict["message"])
 
 
+@pytest.mark.parametrize(
+    ("first_line", "words"),
+    [
+        (b"#!/bin/bash\r\n", "The line ends in CR LF: write the file with LF alone"),
+        (b"#!/opt/no-such-python\n", "no-such-python"),
+    ],
+)
+def test_a_script_whose_interpreter_is_missing_is_not_said_to_be_missing(
+    tmp_path: Path, first_line: bytes, words: str
+) -> None:
+    script = tmp_path / "run.sh"
+    script.write_bytes(first_line + b"echo hi\n")
+    script.chmod(0o755)
+    process = start(tmp_path / "log", str(script))
+    process.communicate(timeout=30)
+    verdict = verdict_of(tmp_path / "log")
+    assert (process.returncode, verdict["reason"]) == (127, "CommandNotFound")
+    assert "is a script whose first line names a program that the image does not have" in str(verdict["message"])
+    assert words in str(verdict["message"])
+
+
 def test_command_that_may_not_run(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("no program")
