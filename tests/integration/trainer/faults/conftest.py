@@ -21,7 +21,7 @@ def session() -> boto3.session.Session:
 @pytest.fixture(autouse=True)
 def one_session(session: boto3.session.Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """All storages share a session: a new one reads files for a tenth of a second."""
-    monkeypatch.setattr("holdfast_train.storage.s3.boto3.session.Session", lambda: session)
+    monkeypatch.setattr("holdfast_train.storage.s3.boto3.session.Session", lambda **_: session)
 
 
 @pytest.fixture
