@@ -127,7 +127,7 @@ def test_it_reports_and_resumes(tmp_path: Path, operator: Operator) -> None:
 @pytest.mark.thorough
 def test_a_loss_that_is_not_a_number(tmp_path: Path, operator: Operator) -> None:
     assert train(tmp_path, operator, 1, 3, 0, "nan").end(120)["outcome"] == "completed"
-    assert operator.reports[-1].loss == "nan"
+    assert operator.reports[-1].figures.loss == "nan"
 
 
 # Breaks if the user cannot keep the relay away.
