@@ -79,7 +79,7 @@ class HostileTenants(RuleBasedStateMachine):
         return {one.ask.job for one in granted if not one.ask.begun}
 
     def operate(self) -> None:
-        """The operator decides whatever is due, and whatever has room now; the others first."""
+        """The operator decides all jobs that are due, or have room now; the others first."""
         for _ in range(10):
             known = self.woken()
             due = [one for one in (*self.others, *([self.victim] if self.victim else []))
@@ -115,7 +115,7 @@ class HostileTenants(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 5), count=st.integers(0, 2))
     def bind(self, which: int, count: int) -> None:
-        """The scheduler binds some pods of a tenant's job; the others lack a volume, or whatever their owner likes."""
+        """The scheduler binds some pods of a tenant's job, and finds no node for the others."""
         if which < len(self.others):
             self.others[which].schedule(count)
             self.decide(self.others[which])

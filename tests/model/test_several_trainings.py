@@ -20,7 +20,7 @@ from tests.support.decisions.snapshots import TIERS, node
 from tests.support.decisions.truth import check_truth
 
 from holdfast.api.attempt import AttemptState
-from holdfast.core.attempt.parts import part_of
+from holdfast.core.attempt.all_or_none import part_of
 from holdfast.core.decide import decide
 from holdfast.core.draft import Draft
 from holdfast.core.observe.members import inherited

@@ -1,7 +1,7 @@
 """What an attempt runs: the fields of the spec that its pods are made from, each with a digest, and one hash of all.
 
-An attempt keeps the digests in status, and a pod has the hash. So every later pass sees what an attempt runs that the
-spec does not say any more, whatever happened in between.
+An attempt keeps the digests in status, and a pod has the hash. So every later pass sees which fields the spec has
+changed since, also if no operator saw the edit.
 """
 
 import json

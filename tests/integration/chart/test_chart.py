@@ -382,8 +382,8 @@ def test_roles_for_people_aggregate(helm: Path) -> None:
     assert {"get", "list", "watch", "patch"} <= set(edit["rules"][0]["verbs"]), "kubectl apply reads and writes"
 
 
-# Breaks if prices and names of nodes are for whoever reaches the API server, or if readers may do more than read.
-def test_only_whoever_the_values_name_may_see_profiles(helm: Path) -> None:
+# Breaks if every account may read prices and names of nodes, or if readers may do more than read.
+def test_only_accounts_that_the_values_name_may_see_profiles(helm: Path) -> None:
     assert "system:authenticated" not in str(render(helm))
     group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "ml-team"}
     rendered = render(helm, "--set-json", f"profileReaders={json.dumps([group])}")

@@ -157,7 +157,7 @@ class Arenas:
 
     @property
     def has_most(self) -> bool:
-        """True if there are as many arenas as there may be, whatever the memory."""
+        """True if there are as many arenas as there may be, even if the memory has room for more."""
         return len(self.by_number) >= ARENAS
 
     def names(self, *states: LoanState) -> list[CheckpointName]:

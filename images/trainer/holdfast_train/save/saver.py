@@ -108,7 +108,7 @@ class Saver:
 
     @property
     def has_most_copies(self) -> bool:
-        """True if this rank has as many arenas as it may have, whatever the memory."""
+        """True if this rank has as many arenas as it may have, even if the memory has room for more."""
         with self._changed:
             return self._arenas.has_most
 

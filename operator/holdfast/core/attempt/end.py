@@ -8,11 +8,11 @@ from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, EndKind, 
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
+from holdfast.core.attempt.all_or_none import gives_part_back, pause_after_giving_back
 from holdfast.core.attempt.cause import Cause, pod_of
 from holdfast.core.attempt.delays import backoff, outage_delay, quick_delay
 from holdfast.core.attempt.failure_rules import give_up, hope, judge
 from holdfast.core.attempt.fruitless import count_fruitless, evidence, is_hopeless, made_progress, trainer_started
-from holdfast.core.attempt.parts import gives_part_back, pause_after_giving_back
 from holdfast.core.attempt.pause import pause_reason, pause_until_corrected
 from holdfast.core.attempt.placement import (
     idle_room,

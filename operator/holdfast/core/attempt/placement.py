@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from holdfast.api.attempt import Attempt, AttemptState, EndReason
 from holdfast.api.profile import ProfileTier
-from holdfast.core.attempt.parts import HOSTNAME, gives_part_back, part_of
+from holdfast.core.attempt.all_or_none import HOSTNAME, gives_part_back, part_of
 from holdfast.core.capacity.choose import Answer, choose
 from holdfast.core.capacity.grid import find_tier, next_tier
 from holdfast.core.capacity.knowledge import find, observation_of, resting
@@ -94,7 +94,7 @@ def with_others_left(
     """The nodes of `avoid`; none of them if no tier can give enough others: then waiting for others helps nobody.
 
     `own`: nodes on which pods of the attempt go on; `only`: the tier that they are on, if no other tier is tried. A
-    person who asked to leave a node meant it.
+    node that a person asked to leave stays avoided.
     """
     avoided, last = tuple(dict.fromkeys(avoid)), draft.status.history[-1:]
     if any(record.reason == EndReason.MOVE_REQUESTED for record in last):

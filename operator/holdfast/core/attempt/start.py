@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from holdfast.api.attempt import Attempt, AttemptState, EndKind, EndReason, PodRecord
 from holdfast.api.scalars import format_duration
-from holdfast.core.attempt import end, parts, placement
+from holdfast.core.attempt import all_or_none, end, placement
 from holdfast.core.attempt.delays import CREATION, backoff
 from holdfast.core.attempt.fruitless import has_run
 from holdfast.core.attempt.pause import pause_reason
@@ -74,7 +74,7 @@ def may_create(turn: Turn) -> bool:
     retry_at = turn.attempt.retry_at
     if turn.draft.snapshot.namespace_closed or (retry_at is not None and not turn.draft.is_due(retry_at)):
         return False
-    return parts.has_room(turn) and no_other_pod_lives(turn)
+    return all_or_none.lack_of_room(turn.draft, turn.attempt) is None and no_other_pod_lives(turn)
 
 
 def no_other_pod_lives(turn: Turn) -> bool:

@@ -2,8 +2,8 @@
 
 Kubernetes gives nodes pod by pod, so two trainings that each get a part of the last nodes would wait for each other. A
 training on several nodes therefore creates its pods only once a free node is there for each of them. Then either all of
-its pods get their nodes within seconds, or it gives back what it got (`core.attempt.parts`). It waits for no training
-that cannot have all of its nodes now.
+its pods get their nodes within seconds, or it gives back what it got (`core.attempt.all_or_none`). It waits for no
+training that cannot have all of its nodes now.
 
 The operator knows what its own pods hold, and not what other pods do: a node that looks free may be full.
 """
@@ -110,9 +110,9 @@ class Room:
 
     def left_for(self, ask: Ask, now: datetime) -> int:
         """How many nodes are free for this ask at least, whichever nodes those take that go first."""
-        mine = self.free(ask.shape) - ask.closed
-        before = (one for one in self.granted(now) if one.ask.uid != ask.uid and self._goes_first(one.ask, ask))
-        return len(mine) - sum(min(one.ask.lacks, len(one.nodes & mine)) for one in before)
+        before = (one for one in self.granted(now) if one.ask.uid != ask.uid)
+        first = (one for one in before if one.ask.begun or self._order(one.ask) < self._order(ask))
+        return _left(self.free(ask.shape) - ask.closed, first)
 
     def granted(self, now: datetime) -> tuple[Grant, ...]:
         """The asks that have begun and still wait for nodes, then those that may begin now, in their order.
@@ -131,18 +131,13 @@ class Room:
         ]
         for one in sorted(waiting, key=self._order):
             mine = self.free(one.shape) - one.closed
-            if len(mine) < one.lacks:
-                continue
-            if len(mine) - sum(min(before.ask.lacks, len(before.nodes & mine)) for before in found) >= one.lacks:
+            if _left(mine, found) >= one.lacks:
                 found.append(Grant(one, mine))
         ends = [one.until for one in begun if one.until] + [
             one.not_before for one in self._asks if not one.begun and one.not_before and one.not_before > now
         ]
         self._granted = (now, min(ends, default=None), tuple(found))
         return self._granted[2]
-
-    def _goes_first(self, one: Ask, other: Ask) -> bool:
-        return one.begun or self._order(one) < self._order(other)
 
     def _order(self, ask: Ask) -> tuple[datetime, datetime, str]:
         return self._turns.get(ask.namespace, LONG_AGO), ask.since, ask.uid
@@ -156,6 +151,11 @@ class Room:
         """True if the ask lacks some of these nodes, and no others."""
         usable = (names & large_enough(self._cluster, ask.shape)) - ask.closed
         return bool(usable) and len(usable | (self.free(ask.shape) - ask.closed)) >= ask.lacks
+
+
+def _left(nodes: frozenset[str], first: Iterable[Grant]) -> int:
+    """How many of these nodes are left at least, after each grant has taken any of the nodes that it may take."""
+    return len(nodes) - sum(min(one.ask.lacks, len(one.nodes & nodes)) for one in first)
 
 
 def large_enough(cluster: ClusterView, shape: Shape) -> frozenset[str]:

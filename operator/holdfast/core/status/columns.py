@@ -2,7 +2,7 @@
 
 from holdfast.api.attempt import AttemptState, EndReason
 from holdfast.api.status import Phase
-from holdfast.core.attempt.parts import waiting_for
+from holdfast.core.attempt.all_or_none import waiting_for
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.draft import Draft
 from holdfast.core.observe.situation import Sight, Situation

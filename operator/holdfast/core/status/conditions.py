@@ -4,7 +4,7 @@ from typing import Final, Literal, NamedTuple, get_args
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.status import Condition, Phase
-from holdfast.core.attempt.parts import never_fits
+from holdfast.core.attempt.all_or_none import never_fits
 from holdfast.core.attempt.pause import PauseReason
 from holdfast.core.draft import Draft
 from holdfast.core.observe.situation import Sight, Situation

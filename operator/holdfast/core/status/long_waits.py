@@ -6,8 +6,8 @@ no limit, so its reason says what people can do.
 
 from holdfast.api.attempt import AttemptState, EndReason
 from holdfast.api.scalars import format_duration
+from holdfast.core.attempt.all_or_none import waiting_for
 from holdfast.core.attempt.drain import is_harmless, outlived_grace_since
-from holdfast.core.attempt.parts import waiting_for
 from holdfast.core.draft import Draft
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Sight, Situation

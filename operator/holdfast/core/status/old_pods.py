@@ -10,7 +10,7 @@ from holdfast.core.observe.situation import is_live
 from holdfast.core.status.last_logs import may_end_itself
 
 KEPT_FOR_LOGS = 8  # pods of a job
-NEWEST = 2  # of them in any case, whatever their ranks
+NEWEST = 2  # so many of the newest pods are among them, of any rank
 
 
 def tidy_pods(draft: Draft) -> None:

@@ -10,8 +10,8 @@ from holdfast.api.attempt import Attempt, AttemptState, EndKind, EndReason
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import TrainingJobStatus
+from holdfast.core.attempt import all_or_none, start
 from holdfast.core.attempt import end as ends
-from holdfast.core.attempt import parts, start
 from holdfast.core.attempt.cause import Cause
 from holdfast.core.attempt.delays import backoff
 from holdfast.core.attempt.pause import pause_reason
@@ -160,10 +160,10 @@ def try_other_tier(turn: Turn, other: ProfileTier) -> None:
     draft.set(successor=draft.raise_attempt(other, avoid=turn.attempt.avoid_nodes))
 
 
-def drop_part(turn: Turn, part: parts.Part) -> None:
+def drop_part(turn: Turn, part: all_or_none.Part) -> None:
     """Give a part back that is paid for and is of no use; a successor that is not urgent is given up."""
     if _must_leave(turn.draft.status):
-        parts.give_back(turn, part)
+        all_or_none.give_back(turn, part)
         return
     text = f"{turn.attempt.tier.name} gave {part.held} of {part.nodes} nodes in time"
     _give_up(turn, End(EndKind.STOPPED, EndReason.ACQUIRE_TIMEOUT, text))

@@ -13,18 +13,16 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from holdfast.api.attempt import AttemptState
 from holdfast.api.errors import HoldfastError
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.nodes import KNOWN_SIGNS, ClusterView, FaultSigns, NodeView
 from holdfast.core.observe.pods import PodView
-from holdfast.core.observe.room import Room
+from holdfast.core.observe.room import WAITING, Room
 from holdfast.runtime.informer.room_book import RoomBook
 from holdfast.runtime.informer.strays import Strays
 from holdfast.runtime.informer.versions import Raw, Versions, version_of
 
-_WAITING = (AttemptState.INTENDED, AttemptState.ACQUIRING)
 _UNREADABLE = (HoldfastError, ValueError, TypeError, KeyError)
 V = TypeVar("V")
 Changed = Callable[[TrainingJob | None, TrainingJob | None], None]  # a job before and after a change
@@ -294,7 +292,7 @@ class Cache:
             key
             for key, job in self.jobs.items()
             for attempt in (job.status.current, job.status.successor)
-            if attempt and attempt.state in _WAITING and (attempt.waits_since is None or attempt.created_at)
+            if attempt and attempt.state in WAITING and (attempt.waits_since is None or attempt.created_at)
         }
 
     # --- profiles

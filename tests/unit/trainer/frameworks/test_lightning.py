@@ -4,7 +4,6 @@ Trainings are in tests/integration/trainer/frameworks.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, GradientAccumulationScheduler, ModelCheckpoint
 from tests.support.trainer.frameworks.slow_data import SlowData
-from tests.support.trainer.stores import variables
 from torch.utils.data import DataLoader, IterableDataset
 
 from holdfast_train.errors import StateError
@@ -59,18 +57,6 @@ def make(callbacks: tuple[Callback, ...] = (), **options: Any) -> Trainer:
     quiet = dict.fromkeys(("enable_progress_bar", "enable_model_summary", "enable_checkpointing", "logger"), False)
     options = {"max_epochs": 1, "accelerator": "cpu", "callbacks": [HoldfastCallback(), *callbacks]} | options
     return Trainer(**quiet | options)
-
-
-@pytest.fixture
-def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """This process is in a pod; that of another attempt after a call."""
-
-    def enter(attempt: int) -> None:
-        for name, value in variables(f"file://{tmp_path}/prefix", attempt).items():
-            monkeypatch.setenv(name, value)
-
-    enter(1)
-    return enter
 
 
 # Breaks if the callback needs the variables of a pod.

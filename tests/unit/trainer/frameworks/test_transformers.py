@@ -10,24 +10,11 @@ import pytest
 from tests.support.trainer.frameworks.held_trainer import Setup
 from tests.support.trainer.frameworks.slow_data import SlowData
 from tests.support.trainer.frameworks.trainer_parts import make_trainer
-from tests.support.trainer.stores import variables
 from transformers import EarlyStoppingCallback, TrainerCallback
 
 from holdfast_train.errors import StateError
 from holdfast_train.frameworks.trainer_loop import TrainerLoop
 from holdfast_train.frameworks.transformers import HOOKED, train
-
-
-@pytest.fixture
-def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """This process is in a pod; that of another attempt after a call."""
-
-    def enter(attempt: int) -> None:
-        for name, value in variables(f"file://{tmp_path}/prefix", attempt).items():
-            monkeypatch.setenv(name, value)
-
-    enter(1)
-    return enter
 
 
 def trainer(folder: Path) -> Any:

@@ -68,11 +68,6 @@ def lack_of_room(draft: Draft, attempt: Attempt) -> Lack | None:
     return Lack(ask.lacks, free, alone - free)
 
 
-def has_room(turn: Turn) -> bool:
-    """True if a free node is there for each pod that the attempt creates, or an autoscaler may bring it."""
-    return lack_of_room(turn.draft, turn.attempt) is None
-
-
 def lacks_room(turn: Turn) -> Lack | None:
     """What the attempt lacks if its pods wait to be created, and it does not wait yet."""
     attempt = turn.attempt
@@ -128,9 +123,14 @@ def part_of(draft: Draft, attempt: Attempt) -> Part | None:
     """What an attempt has if it has some of its nodes, and not all; otherwise None."""
     if not is_waiting(attempt):
         return None
-    pods = pods_by_rank(draft.snapshot.pods, attempt).values()
-    held = sum(pod.node is not None and not pod.ended for pod in pods)
+    held = len(_held(draft, attempt))
     return Part(held, attempt.nodes) if 0 < held < attempt.nodes else None
+
+
+def _held(draft: Draft, attempt: Attempt) -> list[str]:
+    """The nodes that the attempt's pods have."""
+    pods = pods_by_rank(draft.snapshot.pods, attempt).values()
+    return [pod.node for pod in pods if pod.node and not pod.ended]
 
 
 def held_too_long(turn: Turn) -> Part | None:
@@ -207,9 +207,7 @@ def gives_part_back(turn: Turn) -> bool:
 
 
 def _is_wanted(draft: Draft, attempt: Attempt) -> bool:
-    pods = pods_by_rank(draft.snapshot.pods, attempt).values()
-    held = [pod.node for pod in pods if pod.node and not pod.ended]
-    return draft.snapshot.room.is_wanted(held, draft.snapshot.job.metadata.uid)
+    return draft.snapshot.room.is_wanted(_held(draft, attempt), draft.snapshot.job.metadata.uid)
 
 
 def pause_after_giving_back(draft: Draft, attempt: Attempt, times: int) -> timedelta:

@@ -159,7 +159,7 @@ def test_where_an_autoscaler_may_bring_nodes_pods_are_made_at_once():
 
 
 def test_a_node_that_others_fill_costs_seconds():
-    """The operator does not know what others run. It gives back what it got, whatever the acquireTimeout."""
+    """The operator does not know what others run. It gives back what it got long before the acquireTimeout."""
     world = cluster(3, spec={"capacity": {"tiers": [{**FIXED, "acquireTimeout": "7d"}]}})
     use(world, "n3")
     world.settle()
