@@ -30,7 +30,8 @@ VICTIM = 2  # the rank whose program is killed
 STEPS = 30  # of each attempt
 GIVES_UP = 240  # seconds
 MODULE = "tests.bench.timed_trainer"
-COMMAND = [sys.executable, "-m", MODULE, "--batch", "4", "--context", "64", "--show-every", "1000000"]
+LAST = "1000000"  # its last step must not come while processes still prepare to wait
+COMMAND = [sys.executable, "-m", MODULE, "--batch", "4", "--context", "64", "--steps", LAST, "--show-every", LAST]
 
 
 IN_THEIR_PROCESSES, WAITED, NEW = "in place", "processes that have waited", "new processes"
