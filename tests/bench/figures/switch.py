@@ -13,6 +13,7 @@ from tests.bench.timed_trainer import SAYS
 from tests.support.cluster.local_cluster import fresh_namespace, running_cluster
 from tests.support.cluster.training_jobs import Job, Pool, pool_nodes, submit
 from tests.support.operator.operator_process import OperatorProcess
+from tests.support.waiting import wait_for
 
 from holdfast.api.scalars import parse_duration
 from holdfast_local.cluster import Cluster
@@ -91,7 +92,10 @@ def _reclaimed(cluster: Cluster, job: Job) -> dict[str, Any]:
 
 
 def _gap(job: Job, before: int, after: int) -> float:
-    """Seconds from the last step of one attempt to the first of the other, as both said."""
+    """Seconds from the last step of one attempt to the first of the other, as both said. A report may be faster than
+    a line of the log.
+    """
+    wait_for(lambda: _done(job, after), GIVES_UP, f"the first step of attempt {after} in its log")
     return _done(job, after)[0] - _done(job, before)[-1]
 
 
