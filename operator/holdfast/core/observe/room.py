@@ -8,9 +8,12 @@ training that cannot have all of its nodes now.
 The operator knows what its own pods hold, and not what other pods do: a node that looks free may be full.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from fractions import Fraction
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from holdfast.api.attempt import Attempt, AttemptState
@@ -94,25 +97,33 @@ class Room:
         """The names of the nodes that can take one pod of this shape beside the operator's other pods."""
         if shape not in self._free:
             large = large_enough(self._cluster, shape)
-            full = {name for name in self._held.keys() & large if not self._has_room(name, shape)}
+            full = {name for name in self._held.keys() & large if not self.has_room(name, shape)}
             self._free[shape] = large - full
         return self._free[shape]
 
-    def _has_room(self, name: str, shape: Shape) -> bool:
-        """True if the node has room beside the pods that it has. If it does not say what it offers, it is full."""
-        offered, there = self._cluster.nodes[name].allocatable, tuple(self._held[name].values())
-        if not there:
+    def has_room(self, name: str, shape: Shape, promised: Mapping[str, Fraction] = MappingProxyType({})) -> bool:
+        """True if the node has room for a pod of this shape beside the pods that it has and what else is `promised`.
+
+        If the node does not say what it offers, one pod fills it.
+        """
+        offered, there = self._cluster.nodes[name].allocatable, self._held.get(name, {}).values()
+        if not (there or promised):
             return True
-        held = {what: sum(amount_of(pod.get(what, "0")) for pod in there) for what, _ in shape.wanted}
         return bool(offered) and all(
-            amount_of(offered.get(what, "0")) - held[what] >= amount_of(amount) for what, amount in shape.wanted
+            amount_of(offered.get(what, "0"))
+            - sum(amount_of(pod.get(what, "0")) for pod in there)
+            - promised.get(what, 0)
+            >= amount_of(amount)
+            for what, amount in shape.wanted
         )
 
     def left_for(self, ask: Ask, now: datetime) -> int:
         """How many nodes are free for this ask at least, whichever nodes those take that go first."""
-        before = (one for one in self.granted(now) if one.ask.uid != ask.uid)
-        first = (one for one in before if one.ask.begun or self._order(one.ask) < self._order(ask))
-        return _left(self.free(ask.shape) - ask.closed, first)
+        first = _Promises(self)
+        for one in self.granted(now):
+            if one.ask.uid != ask.uid and (one.ask.begun or self._order(one.ask) < self._order(ask)):
+                first.add(one)
+        return first.left(ask)
 
     def granted(self, now: datetime) -> tuple[Grant, ...]:
         """The asks that have begun and still wait for nodes, then those that may begin now, in their order.
@@ -123,20 +134,21 @@ class Room:
         if known is not None and known[0] <= now and (known[1] is None or now < known[1]):
             return known[2]
         begun = [one for one in self._asks if one.begun and one.until is not None and now < one.until]
-        found = [Grant(one, self.free(one.shape) - one.closed) for one in begun]
+        found = _Promises(self)
+        for one in begun:
+            found.add(Grant(one, self.free(one.shape) - one.closed))
         waiting = [
             one
             for one in self._asks
             if not (one.begun or one.uid in self._passed_over) and (one.not_before is None or one.not_before <= now)
         ]
         for one in sorted(waiting, key=self._order):
-            mine = self.free(one.shape) - one.closed
-            if _left(mine, found) >= one.lacks:
-                found.append(Grant(one, mine))
+            if found.left(one) >= one.lacks:
+                found.add(Grant(one, self.free(one.shape) - one.closed))
         ends = [one.until for one in begun if one.until] + [
             one.not_before for one in self._asks if not one.begun and one.not_before and one.not_before > now
         ]
-        self._granted = (now, min(ends, default=None), tuple(found))
+        self._granted = (now, min(ends, default=None), tuple(found.grants))
         return self._granted[2]
 
     def _order(self, ask: Ask) -> tuple[datetime, datetime, str]:
@@ -153,9 +165,37 @@ class Room:
         return bool(usable) and len(usable | (self.free(ask.shape) - ask.closed)) >= ask.lacks
 
 
-def _left(nodes: frozenset[str], first: Iterable[Grant]) -> int:
-    """How many of these nodes are left at least, after each grant has taken any of the nodes that it may take."""
-    return len(nodes) - sum(min(one.ask.lacks, len(one.nodes & nodes)) for one in first)
+class _Promises:
+    """Grants in their order, and how many nodes are left beside them."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._amounts: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+        self._contested: dict[Shape, frozenset[str]] = {}
+        self.grants: list[Grant] = []
+
+    def add(self, grant: Grant) -> None:
+        """Promise one pod of the grant to each node that it may take, since nobody knows which ones it takes."""
+        self.grants.append(grant)
+        self._contested.clear()
+        for name in grant.nodes:
+            for what, amount in grant.ask.shape.wanted:
+                self._amounts[name][what] += amount_of(amount)
+
+    def left(self, ask: Ask) -> int:
+        """How many nodes have room for a pod of the ask at least, whichever nodes the grants take.
+
+        A node that has room beside all that is promised there is left. Of the other nodes, a grant takes at most as
+        many as it lacks.
+        """
+        free = self._room.free(ask.shape)
+        if ask.shape not in self._contested:
+            promised = self._amounts.keys() & free
+            full = (name for name in promised if not self._room.has_room(name, ask.shape, self._amounts[name]))
+            self._contested[ask.shape] = frozenset(full)
+        contested = self._contested[ask.shape] - ask.closed
+        taken = sum(min(one.ask.lacks, len(one.nodes & contested)) for one in self.grants) if contested else 0
+        return len(free - ask.closed) - taken
 
 
 def large_enough(cluster: ClusterView, shape: Shape) -> frozenset[str]:

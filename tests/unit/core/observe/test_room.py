@@ -130,6 +130,39 @@ def test_all_that_may_begin_have_room_together_however_the_scheduler_chooses(dat
         free -= set(taken)
 
 
+def with_gpus(count: int) -> Shape:
+    return Shape(SPOT.labels, (), frozenset({("nvidia.com/gpu", str(count))}))
+
+
+def test_trainings_share_nodes_that_have_room_for_both():
+    """A node with eight accelerators takes a pod with six and one with two; the third one waits."""
+    asks = [
+        ask(name, 2, shape=with_gpus(gpus), since=NOW + timedelta(seconds=order))
+        for order, (name, gpus) in enumerate([("a", 6), ("b", 2), ("c", 1)])
+    ]
+    room = Room(cluster("n1", "n2", allocatable=OFFERS), asks=asks)
+    assert granted(room) == ["a", "b"]
+    assert [room.left_for(one, NOW) for one in asks] == [2, 2, -2]
+
+
+@given(st.data())
+def test_all_that_may_begin_have_room_on_shared_nodes_however_the_scheduler_chooses(data):
+    nodes = {name: data.draw(st.integers(0, 8)) for name in NAMES}
+    asks = [
+        ask(f"a{number}", data.draw(st.integers(1, 4)), shape=with_gpus(data.draw(st.integers(1, 8))),
+            closed=data.draw(st.frozensets(st.sampled_from(NAMES), max_size=2)))
+        for number in range(data.draw(st.integers(1, 5)))
+    ]  # fmt: skip
+    offering = [replace(node(name), allocatable={"nvidia.com/gpu": f"{has}"}) for name, has in nodes.items()]
+    for one in Room(ClusterView(offering), asks=asks).granted(NOW):
+        [(_, gpus)] = one.ask.shape.wanted
+        usable = sorted(name for name in one.nodes if nodes[name] >= int(gpus))
+        taken = data.draw(st.permutations(usable))[: one.ask.lacks]
+        assert len(taken) == one.ask.lacks
+        for name in taken:
+            nodes[name] -= int(gpus)
+
+
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3)), min_size=1, max_size=6), st.integers(0, 6))
 def test_free_nodes_are_not_left_idle_while_a_training_could_use_them(jobs, count):
     asks = [ask(f"a{number}", lacks, namespace=f"ns{team}") for number, (lacks, team) in enumerate(jobs)]
