@@ -1,26 +1,29 @@
 """The files for k9s: columns show fields that jobs have, and keys run commands that exist."""
 
+from functools import cache
 from typing import Any
 
 import pytest
 import yaml
-from tests.unit.docs.pages import DOCS, ROOT, blocks
+from tests.unit.docs.pages import DOCS, blocks
 from tests.unit.docs.test_commands import commands, parse_only
 from typer.testing import CliRunner
 
+from holdfast.api import crds
 from holdfast_cli.main import app
 
 __all__ = ["parse_only"]
 
 VIEWS, PLUGINS = (yaml.safe_load(block.text) for block in blocks(DOCS / "how-to" / "k9s.md", "yml"))
-(CRD,) = (yaml.safe_load(path.read_text()) for path in (ROOT / "crds").glob("*trainingjobs*.yaml"))
 COLUMNS = VIEWS["views"]["holdfast.dev/v1alpha1/trainingjobs"]["columns"]
 OF_K9S = {"NAMESPACE", "NAME", "AGE"}
 
 
+@cache
 def version() -> dict[str, Any]:
-    (found,) = CRD["spec"]["versions"]
-    assert f"{CRD['spec']['group']}/{found['name']}/{CRD['spec']['names']['plural']}" in VIEWS["views"]
+    crd, _ = crds.manifests()
+    (found,) = crd["spec"]["versions"]
+    assert f"{crd['spec']['group']}/{found['name']}/{crd['spec']['names']['plural']}" in VIEWS["views"]
     return dict(found)
 
 
