@@ -207,13 +207,13 @@ def test_the_grace_bounds_a_long_notice():
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-@pytest.mark.parametrize("capacity", [{"profile": "gone"}, {"tiers": list(TIERS), "maxOverlap": "0s"}])
-@pytest.mark.parametrize("suspend", [False, True])
-def test_every_case_comes_to_rest_after_a_change_of_the_spec(case, capacity, suspend):
+def test_every_case_comes_to_rest_after_a_change_of_the_spec(case):
     """The profile is gone, no two nodes are allowed, the job is suspended: no rows fire without end."""
-    changed = job(case.given.job.status, capacity=capacity, suspend=suspend)
-    given = changed.model_copy(update={"metadata": case.given.job.metadata})
-    settled(replace(case.given, job=given, profile=None))
+    for capacity in ({"profile": "gone"}, {"tiers": list(TIERS), "maxOverlap": "0s"}):
+        for suspend in (False, True):
+            changed = job(case.given.job.status, capacity=capacity, suspend=suspend)
+            given = changed.model_copy(update={"metadata": case.given.job.metadata})
+            settled(replace(case.given, job=given, profile=None))
 
 
 def test_the_report_of_a_successor_that_was_given_up_does_not_count():

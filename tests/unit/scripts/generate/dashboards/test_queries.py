@@ -40,7 +40,9 @@ NO_TROUBLE = {"PolicyFallback": "the job trains on", "TierResting": "the job goe
 QUERIES = [(f"{one.uid}: {panel.title}", query.expr) for one in ALL for panel in one.panels for query in panel.queries]
 QUERIES += [(f"{one.uid}: ${var['name']}", var["query"]["query"]) for one in ALL for var in one.variables]
 QUERIES += [(f"{one.uid}: {note.name}", note.expr) for one in ALL for note in one.annotations]
-QUERIES += [(r["alert"], r["expr"]) for g in yaml.safe_load(ALERTS.read_text())["groups"] for r in g["rules"]]
+QUERIES += [
+    (r["alert"], r["expr"]) for g in yaml.load(ALERTS.read_text(), yaml.CSafeLoader)["groups"] for r in g["rules"]
+]
 
 
 @pytest.fixture(scope="module")
@@ -55,23 +57,31 @@ def base(name: str, known: Any) -> str:
     return name if name in known else next((part for part in parts if part in known), name)
 
 
-# Breaks if a metric or a label is renamed and a panel, a variable or an alert goes on to ask for the old one.
-@pytest.mark.parametrize(("where", "expr"), QUERIES, ids=[where for where, _ in QUERIES])
-def test_every_query_asks_for_metrics_and_labels_that_there_are(
-    where: str, expr: str, known: dict[str, set[str]]
-) -> None:
-    asked = METRIC.findall(expr)
-    assert asked, f"{where} asks for nothing"
-    labels: set[str] = set()
-    for name, selector in asked:
-        metric = known[base(name, known)] | TARGET
+def wrong(expr: str, known: dict[str, set[str]]) -> list[str]:
+    """What the query asks for, and that there is not."""
+    asked = [(name, selector, base(name, known)) for name, selector in METRIC.findall(expr)]
+    found = [f"no metric {name}" for name, _, metric in asked if metric not in known] if asked else ["asks for nothing"]
+    labels: set[str] = {"job_namespace", "job_name"} if "label_replace" in expr else set()
+    for name, selector, metric in asked:
+        has = known.get(metric, set()) | TARGET
         wanted = set(re.findall(r"(\w+)\s*(?:=~|!=|!~|=)", selector))
-        assert wanted <= metric, f"{where}: {name} has no label {wanted - metric}"
-        labels |= metric | ({"le"} if name.endswith("_bucket") else set())
-    if "label_replace" in expr:
-        labels |= {"job_namespace", "job_name"}
-    for group in GROUPING.findall(expr):
-        assert set(group.split(", ")) <= labels, f"{where}: nothing there has the labels {group}"
+        found += [f"{name} has no label {label}" for label in sorted(wanted - has)]
+        labels |= has | ({"le"} if name.endswith("_bucket") else set())
+    groups = (set(group.split(", ")) for group in GROUPING.findall(expr))
+    return found + [f"nothing there has the labels {sorted(group - labels)}" for group in groups if not group <= labels]
+
+
+# Breaks if a metric or a label is renamed and a panel, a variable or an alert goes on to ask for the old one.
+def test_every_query_asks_for_metrics_and_labels_that_there_are(known: dict[str, set[str]]) -> None:
+    assert [(where, found) for where, expr in QUERIES if (found := wrong(expr, known))] == []
+
+
+# Breaks if the test above finds nothing wrong.
+def test_queries_that_ask_for_other_things_are_found(known: dict[str, set[str]]) -> None:
+    assert wrong("1 + 1", known) == ["asks for nothing"]
+    assert wrong("holdfast_nothing", known) == ["no metric holdfast_nothing"]
+    assert wrong('holdfast_leading{colour="red"}', known) == ["holdfast_leading has no label colour"]
+    assert wrong("sum by (colour) (holdfast_leading)", known) == ["nothing there has the labels ['colour']"]
 
 
 # Breaks if an alert or a panel asks for a condition that has no metric: it would never fire, and show nothing.
