@@ -53,7 +53,7 @@ class OwnPod:
     async def serve(self) -> None:
         """Take the leader's label, now and whenever it is missing. Errors are logged: the next look tries again."""
         self._serving = True
-        await self._look()
+        await self.look()
 
     async def leave(self) -> None:
         """Give the leader's label back. An error is ignored: the next leader takes the label away."""
@@ -64,7 +64,7 @@ class OwnPod:
     async def run(self) -> None:
         """Look until cancelled. Raises UnreachableError if this process leads and should not."""
         while True:
-            await self._look()
+            await self.look()
             if self._writer.may_write and not self.is_reachable:
                 raise UnreachableError(
                     f"pod {self._name} has not been ready for {PATIENCE:.0f}s and another operator is ready: this"
@@ -72,7 +72,8 @@ class OwnPod:
                 )
             await asyncio.sleep(EVERY)
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
+        """Look once at the pods of all operators, and write the labels that are wrong."""
         if self._name is None:
             return
         try:

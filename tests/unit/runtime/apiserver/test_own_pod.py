@@ -50,10 +50,10 @@ async def test_a_label_that_is_missing_is_written_again_and_one_that_is_there_is
     site = Site()
     await site.pod.serve()
     written = len(site.client.sent("PATCH"))
-    await site.pod._look()
+    await site.pod.look()
     assert len(site.client.sent("PATCH")) == written
     site.put("one")
-    await site.pod._look()
+    await site.pod.look()
     assert site.leaders() == ["one"]
 
 
@@ -62,7 +62,7 @@ async def test_a_label_that_cannot_be_written_is_written_at_the_next_look() -> N
     site.client.on("PATCH", "pods/one", DOWN)
     await site.pod.serve()
     assert site.leaders() == []
-    await site.pod._look()
+    await site.pod.look()
     assert site.leaders() == ["one"]
 
 
@@ -76,7 +76,7 @@ async def test_a_leader_that_leaves_gives_the_label_back() -> None:
 async def test_a_follower_changes_no_label() -> None:
     site = Site(leading=False)
     site.put("two", labels=LEADER)
-    await site.pod._look()
+    await site.pod.look()
     await site.pod.leave()
     assert site.client.sent("PATCH") == []
 
@@ -89,9 +89,9 @@ async def test_a_leader_that_is_unreachable_ends(lost: dict[str, Any] | None) ->
         del site.client.objects["/api/v1/namespaces/ns/pods/one"]
     else:
         site.put("one", **lost)
-    await site.pod._look()
+    await site.pod.look()
     site.clock.tick(PATIENCE - 1)
-    await site.pod._look()
+    await site.pod.look()
     assert site.pod.is_reachable
     site.clock.tick(1)
     with pytest.raises(UnreachableError, match="pod one has not been ready for 30s and another operator is ready"):
@@ -102,9 +102,9 @@ async def test_a_leader_stays_if_no_other_replica_can_replace_it() -> None:
     site = Site()
     site.put("one", ready=False)
     site.put("two", ready=False)
-    await site.pod._look()
+    await site.pod.look()
     site.clock.tick(10 * PATIENCE)
-    await site.pod._look()
+    await site.pod.look()
     assert site.pod.is_reachable
 
 
@@ -112,7 +112,7 @@ async def test_being_ready_in_between_starts_the_time_anew() -> None:
     site = Site()
     for ready in (False, True, False):
         site.put("one", ready=ready)
-        await site.pod._look()
+        await site.pod.look()
         site.clock.tick(PATIENCE - 1)
     assert site.pod.is_reachable
 
@@ -121,7 +121,7 @@ async def test_an_api_server_that_does_not_answer_says_nothing_about_the_pod() -
     site = Site()
     site.client.on("LIST", "pods", *[DOWN] * 3)
     for _ in range(3):
-        await site.pod._look()
+        await site.pod.look()
         site.clock.tick(PATIENCE)
     assert site.pod.is_reachable
 
