@@ -13,6 +13,7 @@ from tests.support.trainer.stores import LAUNCHER
 from tests.support.waiting import wait_for
 
 from holdfast_train.pod.launcher.program import Program
+from holdfast_train.pod.launcher.timings import Timings
 from holdfast_train.pod.launcher.warm.spare import Spare
 from holdfast_train.pod.launcher.warm.told import FILE
 
@@ -98,7 +99,7 @@ def waiting(
 
     `files`: what the program tells of its modules. Otherwise it has imported torch, as `make_torch` has made it.
     """
-    spare = Spare(command, LAUNCHER)
+    spare = Spare(command, LAUNCHER, timings=Timings(spare_look=0.02))
     up = "import sys, torch; print(flush=True); sys.stdin.read()"
     packages = {"PYTHONPATH": f"{folder}/packages"}
     with subprocess.Popen(

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from tests.support.trainer.spares import SEES, Ended, cold, end, make_torch, waiting, warm
 
-from holdfast_train.pod.launcher.warm import spare
-
 OLD = {"HOLDFAST_ATTEMPT": "1", "HOLDFAST_PREDECESSOR": "1", "MASTER_PORT": "1"}
 NEW = {"HOLDFAST_ATTEMPT": "2", "MASTER_PORT": "2", "HOLDFAST_VERDICT_DIR": "/verdicts"}
 IMPORTS = "import beside\nprint(beside is torch.beside, beside.__file__)\n"  # torch imports `beside` too
@@ -33,7 +31,6 @@ COMMANDS = {
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """An environment. The folder of this test is the current one, and has programs."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(spare, "LOOK_SECONDS", 0.02)
     torch = make_torch(tmp_path)
     (tmp_path / "folder").mkdir()
     for name in ("train.py", "folder/__main__.py"):

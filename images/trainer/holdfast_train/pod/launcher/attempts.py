@@ -32,13 +32,13 @@ from .member_call import TIMEOUT, MemberCall
 from .process_tree import adopt_orphans, collect, end_descendants
 from .program import MISCONFIGURED, Program, Starter, refusal
 from .progress.relay import progress, same_in_each_attempt
+from .timings import USUAL, Timings
 from .verdict import End, classify
 from .verdict_files import say, verdict_folder
 from .warm.spare import Spare
 from .warm.told import LIBRARIES
 
 KILL_SECONDS = 30.0  # for processes to end after SIGKILL: one that hangs in a driver does not
-SIGNAL_SECONDS = 0.2  # between two looks whether a signal came while this node waits for an order
 HOOK = Path(__file__).resolve().parents[1]  # the file of the launcher, which has sitecustomize beside this package
 FINAL = ("completed", "misconfigured", "fenced")  # outcomes after which no other attempt in this pod makes sense
 
@@ -110,8 +110,10 @@ class _Attempts:
         kept: Keeper | None,
         *,
         starter: Starter,
+        timings: Timings = USUAL,
     ) -> None:
         self._kept = kept
+        self._timings = timings
         self._starter = starter
         self._command = command
         self._environment = environment
@@ -170,7 +172,7 @@ class _Attempts:
         try:
             while self._signal is None:
                 with suppress(queue.Empty):
-                    return self._orders.get(timeout=SIGNAL_SECONDS)
+                    return self._orders.get(timeout=self._timings.signal_look)
                 collect()
             return None
         finally:
@@ -187,7 +189,7 @@ class _Attempts:
                 if told != str(error):
                     told = str(error)
                     say(f"{told}; still trying")
-            time.sleep(SIGNAL_SECONDS)
+            time.sleep(self._timings.signal_look)
         return None
 
     def _call(self, report: Callable[[], MemberReport], on_order: Callable[[MemberOrder], None]) -> MemberCall:

@@ -22,13 +22,13 @@ from holdfast_protocol import variables
 from holdfast_protocol.rank_verdict import RankVerdict
 
 from .program import MISCONFIGURED, Program, refusal
+from .timings import USUAL, Timings
 from .verdict import End
 from .verdict_files import LIBRARY, read_rank_verdicts, say
 
 ENDED = "the process that saves checkpoint.folder ends each time that it is started: the last checkpoints are not saved"
 AGAIN = "again"  # to a writer that takes the place of one that has ended, beside the program
-AGAIN_SECONDS, AGAIN_MOST = 1.0, 60.0  # the first pause before that, and the longest
-LOOK_SECONDS = 0.2  # between two looks whether a signal came
+AGAIN_MOST = 60.0  # the longest pause before that, in seconds
 START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from holdfast_train.folder.writer import main; sys.exit(main())"
 )
@@ -56,8 +56,9 @@ def run_with_folder(program: Program, environment: dict[str, str], folder: str |
 class FolderWriter:
     """The writer process. If it ends while the program runs, another one takes its place."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], *, timings: Timings = USUAL) -> None:
         self._environment = environment
+        self._timings = timings
         # Not a SimpleQueue: before Python 3.13 its `get` never ends if a handler of signals outlasts the timeout.
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._end_program: Callable[[], None] = lambda: None
@@ -79,7 +80,7 @@ class FolderWriter:
         threading.Thread(target=self._keep, args=(process,), name="holdfast-folder", daemon=True).start()
         while True:
             try:
-                state = self._lines.get(timeout=LOOK_SECONDS)
+                state = self._lines.get(timeout=self._timings.folder_writer_look)
             except queue.Empty:
                 if (at := signalled_at()) is not None:
                     process.kill()
@@ -131,7 +132,7 @@ class FolderWriter:
         self._has_ended.set()
         while seconds_left() > 0:
             try:
-                state = self._lines.get(timeout=LOOK_SECONDS)
+                state = self._lines.get(timeout=self._timings.folder_writer_look)
             except queue.Empty:
                 continue
             if state is None and not self._is_fenced:
@@ -156,7 +157,7 @@ class FolderWriter:
     def _keep(self, process: subprocess.Popen[str]) -> None:
         """Read what the writer says. If it ends too early, start another one; after the program's end only once."""
         says = self._read(process)
-        pause, tries = AGAIN_SECONDS, 2 if "ready" in says else 0
+        pause, tries = self._timings.folder_writer_pause, 2 if "ready" in says else 0
         while tries > 0 and says[-1] not in ("fenced", "done"):
             process.wait()
             say("the process that saves checkpoint.folder has ended too early: another one takes its place")
@@ -172,7 +173,8 @@ class FolderWriter:
                 except OSError as error:  # the container is at its limit of processes, or of memory
                     say(f"it cannot be started ({error}); the next try follows")
             says = self._read(process)  # nothing more of one that has ended
-            pause = AGAIN_SECONDS if time.monotonic() - started > AGAIN_MOST else min(2 * pause, AGAIN_MOST)
+            was_long = time.monotonic() - started > AGAIN_MOST
+            pause = self._timings.folder_writer_pause if was_long else min(2 * pause, AGAIN_MOST)
         self._lines.put(None)
 
     def _read(self, process: subprocess.Popen[str]) -> list[str]:

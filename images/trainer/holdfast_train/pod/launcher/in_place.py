@@ -5,7 +5,7 @@ it. When its part of an attempt is over, it writes `PID.back` and stops itself (
 do nothing. The launcher then ends all other processes of the program, as after the end of any program.
 
 For the next attempt the launcher writes `PID.next` and lets the process go on (SIGCONT). Once the process has cleaned
-up it writes `PID.on`. If it does not, within ANSWER_SECONDS, it is killed, and a new process starts in its place. So an
+up it writes `PID.on`. If it does not soon, it is killed, and a new process starts in its place. So an
 attempt never fails because of what an earlier one has left behind.
 """
 
@@ -26,9 +26,9 @@ from holdfast_protocol.gates import RESTART_IN_PLACE
 
 from .process_tree import state_of
 from .program import Program, Running, Starter
+from .timings import USUAL, Timings
 from .verdict_files import say, temporary_folder
 
-ANSWER_SECONDS = 10.0  # for a process that goes on to have cleaned up
 LOOK_SECONDS = 0.01  # between two looks whether it has
 
 
@@ -38,8 +38,9 @@ class InPlace(Starter):
     All methods but `ask` must be called in the main thread, which collects the children of the launcher.
     """
 
-    def __init__(self, folder: str, new: Starter) -> None:
+    def __init__(self, folder: str, new: Starter, *, timings: Timings = USUAL) -> None:
         """OSError if nothing can be written into `folder`."""
+        self._timings = timings
         self._folder = Path(folder)
         self._new = new
         self._waiting: tuple[Running, float] | None = None  # a process, and when it was started
@@ -126,7 +127,7 @@ class InPlace(Starter):
         changed = {name: environment.get(name) for name in {*environment, *before}}
         changed = {name: value for name, value in changed.items() if value != before.get(name)}
         if self._state(pid, started_at) == "T" and self._let_go_on(pid, {"do": "start", "environment": changed}):
-            answer, deadline = self._folder / f"{pid}.on", time.monotonic() + ANSWER_SECONDS
+            answer, deadline = self._folder / f"{pid}.on", time.monotonic() + self._timings.in_place_answer
             is_alive = True
             while is_alive and time.monotonic() < deadline:
                 is_alive = self._state(pid, started_at) not in ("", "Z", "X")  # before the look: it may answer and end
@@ -148,7 +149,7 @@ class InPlace(Starter):
         (running, started_at), self._waiting = self._waiting, None
         pid = running.child.pid
         running.child.returncode = -signal.SIGKILL  # Popen must not wait for a process that is collected here
-        deadline = time.monotonic() + ANSWER_SECONDS
+        deadline = time.monotonic() + self._timings.in_place_answer
         if self._state(pid, started_at):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

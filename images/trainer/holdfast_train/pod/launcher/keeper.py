@@ -27,19 +27,20 @@ import time
 from collections.abc import Collection, Iterator
 
 from .room import is_short
+from .timings import USUAL, Timings
 from .verdict_files import say, temporary_folder
 
 REQUEST_BYTES = 4096
 CLIENT_SECONDS = 5.0  # for a request to come, after its connection
-LOOK_SECONDS = 0.1  # between two looks at the memory while a program starts
 MOST_FILES = 250  # Linux passes at most 253 in one message
 
 
 class Keeper:
     """Serves requests at `address` in a thread, until `close`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, timings: Timings = USUAL) -> None:
         """OSError if there can be no socket at `address`."""
+        self._timings = timings
         self.address = address
         self._files: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -75,7 +76,7 @@ class Keeper:
                 with self._lock:
                     for name in list(self._old):
                         self._drop(name)
-            time.sleep(LOOK_SECONDS)
+            time.sleep(self._timings.keeper_look)
 
     def _serve(self) -> None:
         while True:

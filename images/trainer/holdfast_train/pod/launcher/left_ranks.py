@@ -14,12 +14,8 @@ from collections.abc import Callable, Collection, Iterable
 from holdfast_protocol.rank_verdict import RankVerdict
 
 from .process_tree import descendants, started_at
+from .timings import USUAL, Timings
 from .verdict_files import read_rank_verdicts, say
-
-LOOK_SECONDS = 0.5  # between two looks
-# For the program to end by itself, after the last of its ranks. In that time the operator sees the end of the pod that
-# got SIGTERM, so it knows which node was lost.
-LINGER_SECONDS = 3.0
 
 
 def have_left(verdicts: Iterable[RankVerdict], running: Callable[[], Collection[int]]) -> bool:
@@ -38,9 +34,15 @@ class LeftRanks:
     """
 
     def __init__(
-        self, folder: str | None, end: Callable[[], None], others: Callable[[], Collection[int]] = list
+        self,
+        folder: str | None,
+        end: Callable[[], None],
+        others: Callable[[], Collection[int]] = list,
+        *,
+        timings: Timings = USUAL,
     ) -> None:
         self._others = others
+        self._timings = timings
         self._folder = folder
         self._end = end
         self._over = threading.Event()
@@ -54,9 +56,9 @@ class LeftRanks:
         self._thread.join()
 
     def _run(self) -> None:
-        while self._folder and not self._over.wait(LOOK_SECONDS):
+        while self._folder and not self._over.wait(self._timings.left_ranks_look):
             if have_left(read_rank_verdicts(self._folder), lambda: descendants(os.getpid())):
-                if not self._over.wait(LINGER_SECONDS) and not self._goes_on():
+                if not self._over.wait(self._timings.left_ranks_linger) and not self._goes_on():
                     say("all ranks of this node have left, and the program has not ended: it is ended")
                     self._end()
                 return

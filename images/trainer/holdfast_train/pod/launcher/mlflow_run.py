@@ -22,17 +22,16 @@ from typing import Any
 
 from holdfast_protocol import variables
 
+from .timings import USUAL, Timings
 from .verdict_files import say
 
 RUN = "MLFLOW_RUN_ID"
 TAG = "holdfast.job-uid"
-SECONDS = 10.0  # for all answers together: the program waits for them
 ANSWER_SECONDS = 5.0  # for one of them
-PAUSE = 1.0  # before a request is sent once more
 MAX_ANSWER = 1 << 20
 
 
-def mlflow_variables(environment: Mapping[str, str]) -> dict[str, str]:
+def mlflow_variables(environment: Mapping[str, str], timings: Timings = USUAL) -> dict[str, str]:
     """The id of the job's run as MLFLOW_RUN_ID; empty if the user has set one, or if there is none, which is said.
 
     With several nodes only the first one gets it: several ranks that log into one run would overwrite each other.
@@ -40,7 +39,7 @@ def mlflow_variables(environment: Mapping[str, str]) -> dict[str, str]:
     if environment.get(RUN) or not variables.is_first(environment):
         return {}
     try:
-        server = _Server(environment)
+        server = _Server(environment, timings)
         found = server.find_run()
         if found is None:
             made = server.make_run()
@@ -63,7 +62,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 class _Server:
     """The tracking server that the program's own variables name. ValueError if they cannot be used."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], timings: Timings) -> None:
+        self._timings = timings
         given = environment.get("MLFLOW_TRACKING_URI", "")
         url = urllib.parse.urlsplit(given)
         if url.scheme not in ("http", "https") or not url.hostname:
@@ -73,7 +73,7 @@ class _Server:
         self._headers = {"Content-Type": "application/json", **_authorization(url, environment)}
         handlers = [urllib.request.HTTPSHandler(context=_tls(environment))] if url.scheme == "https" else []
         self._opener = urllib.request.build_opener(_NoRedirect, *handlers)
-        self._deadline = time.monotonic() + SECONDS
+        self._deadline = time.monotonic() + timings.mlflow
         self._job, self._uid = environment.get(variables.JOB, ""), environment.get(variables.JOB_UID, "")
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", self._uid):
             raise ValueError(f"{variables.JOB_UID} is not set")
@@ -120,14 +120,14 @@ class _Server:
                 raise
         except OSError:
             pass
-        time.sleep(min(PAUSE, self._seconds_left()))
+        time.sleep(min(self._timings.mlflow_pause, self._seconds_left()))
         return self._ask(what, body)
 
     def _seconds_left(self) -> float:
         """TimeoutError if there are none."""
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError(f"no answer within {SECONDS:g} s")
+            raise TimeoutError(f"no answer within {self._timings.mlflow:g} s")
         return left
 
     def _ask(self, what: str, body: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from holdfast_train.pod.launcher.attempts import HeldPort
 from holdfast_train.pod.launcher.connection import Target
 from holdfast_train.pod.launcher.member import Member, attempt_variables
 from holdfast_train.pod.launcher.program import Starter
+from holdfast_train.pod.launcher.timings import Timings
 
 
 # Breaks if another process can get the port while this node waits for the others, or if the program cannot get it.
@@ -55,9 +56,8 @@ def test_a_launcher_without_an_address_tries_again(monkeypatch: pytest.MonkeyPat
         return offer
 
     monkeypatch.setattr(attempts, "_bound", bound)
-    monkeypatch.setattr(attempts, "SIGNAL_SECONDS", 0.001)
     member = Member(2, 0, "127.0.0.1", "u-1", Target("", "", "", None, None))
-    launcher = attempts._Attempts([], {}, 1.0, member, None, starter=Starter())
+    launcher = attempts._Attempts([], {}, 1.0, member, None, starter=Starter(), timings=Timings(signal_look=0.001))
     held = launcher._hold_port()
     assert held is not None
     held.release()

@@ -13,9 +13,11 @@ import pytest
 from tests.support.trainer.launched import start, verdict_of
 from tests.support.waiting import wait_for
 
-from holdfast_train.pod.launcher import folder_writer
 from holdfast_train.pod.launcher.folder_writer import FolderWriter
+from holdfast_train.pod.launcher.timings import Timings
 from holdfast_train.pod.launcher.verdict import End
+
+LOOK = 0.2  # seconds between two looks of a writer's launcher whether a signal came
 
 
 def test_writer_that_cannot_start(tmp_path: Path) -> None:
@@ -60,13 +62,13 @@ def test_a_signal_whose_handler_takes_longer_than_a_look(monkeypatch: pytest.Mon
     signalled: list[float] = []
 
     def handle(*_: object) -> None:
-        time.sleep(2 * folder_writer.LOOK_SECONDS)
+        time.sleep(2 * LOOK)
         signalled.append(time.time())
 
     def signalled_at() -> float | None:
         if signalled:
             return signalled[0]
-        signal.setitimer(signal.ITIMER_REAL, folder_writer.LOOK_SECONDS / 4)  # within the next look for a line
+        signal.setitimer(signal.ITIMER_REAL, LOOK / 4)  # within the next look for a line
         return None
 
     monkeypatch.setattr(FolderWriter, "_open", lambda *_: process)
@@ -74,7 +76,7 @@ def test_a_signal_whose_handler_takes_longer_than_a_look(monkeypatch: pytest.Mon
     too_late = threading.Timer(20, process.kill)
     too_late.start()
     try:
-        end = FolderWriter({}).start(None, signalled_at)
+        end = FolderWriter({}, timings=Timings(folder_writer_look=LOOK)).start(None, signalled_at)
         assert end == End(None, signal.SIGTERM, signalled[0])
     finally:
         too_late.cancel()
@@ -99,8 +101,7 @@ def test_a_writer_that_cannot_be_started_again_for_a_while(monkeypatch: pytest.M
         return subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, text=True)
 
     monkeypatch.setattr(FolderWriter, "_open", opened)
-    monkeypatch.setattr(folder_writer, "AGAIN_SECONDS", 0.01)
-    writer = FolderWriter({})
+    writer = FolderWriter({}, timings=Timings(folder_writer_pause=0.01))
     assert writer.start(None, lambda: None) is None
     assert tried.wait(60)
     over = threading.Thread(target=writer.finish, args=(End(0, None, None), lambda: math.inf), daemon=True)

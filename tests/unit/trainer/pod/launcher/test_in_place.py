@@ -13,10 +13,10 @@ from tests.support.trainer.pod_settings import pod_variables
 from tests.support.waiting import wait_for
 
 from holdfast_protocol import variables
-from holdfast_train.pod.launcher import in_place as module
 from holdfast_train.pod.launcher.in_place import InPlace, in_place
 from holdfast_train.pod.launcher.process_tree import state_of
 from holdfast_train.pod.launcher.program import Running, Starter
+from holdfast_train.pod.launcher.timings import Timings
 
 GATE = ("RestartInPlace",)
 # Comes back once, as a program does; `deaf` says nothing when it goes on.
@@ -71,10 +71,8 @@ def test_a_process_goes_on_with_the_environment_of_the_next_attempt(tmp_path: Pa
 
 
 # Breaks if a process that hangs keeps the next attempt from its start.
-def test_a_process_that_does_not_go_on_is_killed(
-    tmp_path: Path, programs: InPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.1)
+def test_a_process_that_does_not_go_on_is_killed(tmp_path: Path) -> None:
+    programs = InPlace(str(tmp_path), Starter(), timings=Timings(in_place_answer=0.1))
     running = start(tmp_path, "deaf")
     programs.keep(running)
     assert programs.go_on({}) is None

@@ -14,6 +14,7 @@ from holdfast_train.keeper_memory import KeeperMemory
 from holdfast_train.memory_file import memory_file
 from holdfast_train.pod.launcher import keeper as module
 from holdfast_train.pod.launcher.keeper import Keeper, keeper
+from holdfast_train.pod.launcher.timings import Timings
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def test_a_launcher_that_can_have_no_socket_goes_on(
 def test_copies_are_freed_if_memory_is_short_while_a_program_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = Keeper(str(tmp_path / "keeper"))
+    found = Keeper(str(tmp_path / "keeper"), timings=Timings(keeper_look=0.01))
     kept = KeeperMemory(found.address)
     keep(kept, 0, 0, "old")
     short, looks = threading.Event(), threading.Event()
@@ -146,7 +147,6 @@ def test_copies_are_freed_if_memory_is_short_while_a_program_starts(
         return short.is_set()
 
     monkeypatch.setattr(module, "is_short", is_short)
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
     found.expect_program()
     assert looks.wait(30)
     assert texts(kept) == {0: ["old"]}

@@ -12,7 +12,10 @@ from holdfast_protocol.rank_verdict import RankVerdict
 from holdfast_train.pod.launcher import left_ranks
 from holdfast_train.pod.launcher.left_ranks import LeftRanks, have_left
 from holdfast_train.pod.launcher.process_tree import started_at
+from holdfast_train.pod.launcher.timings import Timings
 from holdfast_train.pod.rank_verdict import write_rank_verdict
+
+SOON = Timings(left_ranks_look=0.01, left_ranks_linger=0.01)
 
 
 def rank(result: str, pid: int) -> RankVerdict:
@@ -45,10 +48,8 @@ def test_a_program_is_ended_after_its_ranks(tmp_path: Path, monkeypatch: pytest.
         return running
 
     monkeypatch.setattr(left_ranks, "descendants", descendants)
-    monkeypatch.setattr(left_ranks, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(left_ranks, "LINGER_SECONDS", 0.01)
     monkeypatch.setattr("os.getpid", lambda: 2**22 + 1)
-    with LeftRanks(str(tmp_path), ended.set):
+    with LeftRanks(str(tmp_path), ended.set, timings=SOON):
         write_rank_verdict(str(tmp_path), 0, "saved", step=5, saved_step=5)
         assert looks.wait(30)
         assert not ended.is_set()
@@ -63,20 +64,17 @@ def test_what_a_shell_starts_after_its_training_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int, is_other: bool, is_ended: bool
 ) -> None:
     ended = threading.Event()
-    monkeypatch.setattr(left_ranks, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(left_ranks, "LINGER_SECONDS", 0.01)
     with subprocess.Popen(["/bin/sleep", "600"]) as other:
         left = replace(rank("saved", 2**22 + 1), at=started_at(other.pid) + seconds)
         monkeypatch.setattr(left_ranks, "read_rank_verdicts", lambda _: (left,))
-        LeftRanks(str(tmp_path), ended.set, lambda: [other.pid] if is_other else [])._run()
+        LeftRanks(str(tmp_path), ended.set, lambda: [other.pid] if is_other else [], timings=SOON)._run()
         other.kill()
     assert ended.is_set() is is_ended
 
 
-def test_a_program_that_ends_by_itself_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_ends_by_itself_is_left_alone(tmp_path: Path) -> None:
     ended = threading.Event()
-    monkeypatch.setattr(left_ranks, "LINGER_SECONDS", 3600.0)
-    with LeftRanks(str(tmp_path), ended.set):
+    with LeftRanks(str(tmp_path), ended.set, timings=Timings(left_ranks_linger=3600.0)):
         write_rank_verdict(str(tmp_path), 0, "saved", step=5, saved_step=5)
     assert not ended.is_set()
     with LeftRanks(None, ended.set):

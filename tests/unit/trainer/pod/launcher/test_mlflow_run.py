@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast_train.pod.launcher import mlflow_run
 from holdfast_train.pod.launcher.mlflow_run import TAG, mlflow_variables
+from holdfast_train.pod.launcher.timings import Timings
 
 UID = "6f1c-u"
 
@@ -88,8 +88,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(mlflow_run, "PAUSE", 0.0)
+def server() -> Iterator[Server]:
     found = Server()
     threading.Thread(target=found.serve_forever, daemon=True).start()
     yield found
@@ -98,10 +97,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     found.server_close()
 
 
-def run_of(server: Server, **more: str) -> str | None:
-    """The id that an attempt gets."""
+def run_of(server: Server, seconds: float = 10.0, **more: str) -> str | None:
+    """The id that an attempt gets, from a server that has so much time for its answers."""
     given = {"HOLDFAST_JOB": "vit", "HOLDFAST_JOB_UID": UID, "MLFLOW_TRACKING_URI": server.uri, **more}
-    return mlflow_variables(given).get("MLFLOW_RUN_ID")
+    return mlflow_variables(given, Timings(mlflow=seconds, mlflow_pause=0.0)).get("MLFLOW_RUN_ID")
 
 
 def test_all_attempts_get_the_run_that_the_first_one_has_made(server: Server) -> None:
@@ -201,11 +200,8 @@ def test_credentials_do_not_follow_a_redirect(server: Server, capsys: pytest.Cap
     assert "HTTP status 302" in capsys.readouterr().err
 
 
-def test_a_server_that_is_slow_costs_a_bounded_time(
-    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_that_is_slow_costs_a_bounded_time(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     """Breaks if a server that answers byte by byte keeps the program from training."""
-    monkeypatch.setattr(mlflow_run, "SECONDS", 0.2)
     server.trickles = True
-    assert run_of(server) is None
+    assert run_of(server, 0.2) is None
     assert "no answer within 0.2 s" in capsys.readouterr().err

@@ -14,19 +14,18 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast_protocol.rank_verdict import RankVerdict
 
 from ..process_tree import letter_of, send
+from ..timings import USUAL, Timings
 
 # A rank that does not answer gets one: it writes its stacks, and goes on or ends. No library is known to use these, and
 # macOS has none of them.
 GO_ON_SIGNAL = getattr(signal, "SIGRTMIN", 0) + 8
 END_SIGNAL = GO_ON_SIGNAL + 1
 STACKS, ASK, ANSWER = "stacks-{}", "ask-{}", "collectives-{}.json"  # files beside the verdicts, by rank
-ANSWER_SECONDS = 3.0  # for all ranks to answer,
-STACK_SECONDS = 3.0  # and for one to write its stacks on a signal
 PAUSE = 0.05  # between two looks
 MOST_BYTES = 512 << 10  # of the stacks of all ranks of a node, and of their collectives,
 RANK_BYTES = 64 << 10  # and of one; the end counts, because the main thread is there
@@ -34,7 +33,9 @@ READ_BYTES = 16 << 20  # of the collectives that a rank tells: more than torch r
 STOPPED = "T"  # letter in /proc of a process that SIGSTOP has stopped
 
 
-def look(folder: str, verdicts: Iterable[RankVerdict], steps: Mapping[int, int | None]) -> list[dict[str, Any]]:
+def look(
+    folder: str, verdicts: Iterable[RankVerdict], steps: Mapping[int, int | None], *, timings: Timings = USUAL
+) -> list[dict[str, Any]]:
     """For each rank: its step, the letter of its state in /proc, its stacks, and its collectives, if it told them.
 
     The ranks go on. One that is stopped has no stacks. `steps`: by rank.
@@ -47,13 +48,14 @@ def look(folder: str, verdicts: Iterable[RankVerdict], steps: Mapping[int, int |
             path.unlink()  # of an earlier look
     begins = {one.rank: _size(Path(folder, STACKS.format(one.rank))) for one in ranks}  # after what earlier looks wrote
     asked = [answers[rank] for rank in answers if _ask(Path(folder, ASK.format(rank)))]
-    _wait(lambda: all(path.exists() for path in asked), ANSWER_SECONDS)
+    _wait(lambda: all(path.exists() for path in asked), timings.rank_answer)
+    stacks = _Stacks(folder, len(ranks), timings.rank_stacks)
     return [
         {
             "rank": one.rank,
             "step": steps.get(one.rank),
             "state": letters[one.rank],
-            "stacks": _stacks(one, folder, begins[one.rank], GO_ON_SIGNAL, len(ranks)) if one.rank in answers else "",
+            "stacks": stacks(one, begins[one.rank], GO_ON_SIGNAL) if one.rank in answers else "",
             "collectives": _read(answers.get(one.rank), min(RANK_BYTES, MOST_BYTES // len(ranks))),
         }
         for one in ranks
@@ -68,6 +70,7 @@ def gather(
     `hold`: seconds before the first of them ends.
     """
     ranks = {one.rank: one for one in _known(verdicts)}
+    stacks = _Stacks(folder, len(ranks), USUAL.rank_stacks)
     found = look(folder, ranks.values(), steps)
     for one in found:
         if one["state"] != STOPPED:
@@ -77,7 +80,7 @@ def gather(
         if one["state"] == STOPPED:
             rank = ranks[one["rank"]]
             begin = _size(Path(folder, STACKS.format(rank.rank)))
-            one["stacks"] = _stacks(rank, folder, begin, END_SIGNAL, len(ranks))
+            one["stacks"] = stacks(rank, begin, END_SIGNAL)
     return found
 
 
@@ -124,18 +127,25 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _stacks(rank: RankVerdict, folder: str, begin: int, number: int, ranks: int) -> str:
-    """What all threads of a rank do: what it wrote after byte `begin`, or writes on the signal `number`."""
-    path = Path(folder, STACKS.format(rank.rank))
-    if not path.exists():  # of an older library, which has no handler: the signal would end the process
-        return ""
-    if _size(path) == begin:
-        _ask_by_signal(rank.pid, path, begin, number)
-    most = min(RANK_BYTES, MOST_BYTES // ranks)
-    return path.read_bytes()[begin:][-most:].decode("utf-8", "replace")
+class _Stacks(NamedTuple):
+    """Reads what the threads of ranks do. `ranks`: how many there are; `seconds`: for one to write it on a signal."""
+
+    folder: str
+    ranks: int
+    seconds: float
+
+    def __call__(self, rank: RankVerdict, begin: int, number: int) -> str:
+        """What the rank wrote after byte `begin`, or writes on the signal `number`."""
+        path = Path(self.folder, STACKS.format(rank.rank))
+        if not path.exists():  # of an older library, which has no handler: the signal would end the process
+            return ""
+        if _size(path) == begin:
+            _ask_by_signal(rank.pid, path, begin, number, self.seconds)
+        most = min(RANK_BYTES, MOST_BYTES // self.ranks)
+        return path.read_bytes()[begin:][-most:].decode("utf-8", "replace")
 
 
-def _ask_by_signal(pid: int, path: Path, begin: int, number: int) -> None:
+def _ask_by_signal(pid: int, path: Path, begin: int, number: int, seconds: float) -> None:
     """No Python runs in the process: it is stopped, or its native code keeps the interpreter lock.
 
     Where Python runs, the signal may end the process (`rank_evidence`).
@@ -148,7 +158,7 @@ def _ask_by_signal(pid: int, path: Path, begin: int, number: int) -> None:
 
     _signal_main_thread(pid, number)
     send(pid, signal.SIGCONT)
-    _wait(is_written, STACK_SECONDS)
+    _wait(is_written, seconds)
 
 
 def _signal_main_thread(pid: int, number: int) -> None:

@@ -27,13 +27,13 @@ from typing import Any
 from ..process_tree import descendants, end_tree
 from ..program import Program, Starter
 from ..room import has_room, has_tasks, is_short, killed_processes, process_memory
+from ..timings import USUAL, Timings
 from ..verdict_files import say
 from .command import PythonCommand, read_command
 from .program_needs import MARK, OF_TORCHRUN, Needs, find_needs, uses_torch
 from .told import AT_FIRST_USE, LIBRARIES
 
 READY_LOOK_SECONDS = 0.05  # between two looks at a spare for which this launcher waits
-LOOK_SECONDS = 0.5  # between two looks at the program, the memory and the spare
 LONGEST_LOOK = 5.0  # seconds between looks when torch was not imported for a long time
 SETTLE_SECONDS = 600.0  # after the import of torch, for ranks that do not tell what they have imported
 PROBE_SECONDS = 30.0  # for Python to start
@@ -47,7 +47,8 @@ BYTES_EACH = 512 << 20  # of memory that is free before the start: a process wit
 class Spare(Starter):
     """The spare of one pod. `hook`: the file or folder that contains sitecustomize."""
 
-    def __init__(self, command: Sequence[str], hook: Path) -> None:
+    def __init__(self, command: Sequence[str], hook: Path, *, timings: Timings = USUAL) -> None:
+        self._timings = timings
         self._command = list(command)
         self._hook = str(hook)
         self._process: subprocess.Popen[bytes] | None = None
@@ -191,7 +192,7 @@ class Spare(Starter):
         began = time.monotonic()
         if not self._is_possible:
             return None
-        while not over.wait(max(LOOK_SECONDS, min(LONGEST_LOOK, (time.monotonic() - began) / 20))):
+        while not over.wait(max(self._timings.spare_look, min(LONGEST_LOOK, (time.monotonic() - began) / 20))):
             if program.pid and since is None and any(map(uses_torch, (program.pid, *descendants(program.pid)))):
                 since = time.monotonic()
             if since is not None:
@@ -255,7 +256,7 @@ class Spare(Starter):
 
     def _watch(self, over: threading.Event) -> None:
         """Say when the process is ready. End it if memory gets short."""
-        while not over.wait(LOOK_SECONDS):
+        while not over.wait(self._timings.spare_look):
             if not self._look():
                 say(f"the process that waited for the next attempt has ended{self._why_ended}")
                 return

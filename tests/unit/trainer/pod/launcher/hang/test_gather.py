@@ -16,6 +16,7 @@ from holdfast_protocol.blame import place, words
 from holdfast_protocol.rank_verdict import RankVerdict
 from holdfast_train.pod.launcher.hang.gather import END_SIGNAL, _read, gather, look
 from holdfast_train.pod.launcher.process_tree import state_of
+from holdfast_train.pod.launcher.timings import Timings
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
@@ -141,22 +142,20 @@ def test_a_rank_whose_threads_run_survives_each_question(tmp_path: Path, questio
             assert process.poll() is None
 
 
-def test_a_rank_that_keeps_the_interpreter_lock_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_keeps_the_interpreter_lock_says_where(tmp_path: Path) -> None:
     """Breaks if only a thread of the rank can answer: there is none that runs."""
-    monkeypatch.setattr("holdfast_train.pod.launcher.hang.gather.ANSWER_SECONDS", 0.2)
     with rank_of(KEEPS_LOCK, tmp_path) as process:
         wait_for(lambda: (found := state_of(process.pid)) is not None and found.letter == "S", 60, "its sleep")
-        (found,) = look(str(tmp_path), [running(process)], {})
+        (found,) = look(str(tmp_path), [running(process)], {}, timings=Timings(rank_answer=0.2))
         assert place(found["stacks"]).startswith("<module> (train.py, line ")
         assert process.poll() is None
 
 
 # Breaks if a program can keep its launcher from ending it, by an answer that has no numbers.
 def test_an_answer_in_another_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast_train.pod.launcher.hang.gather.STACK_SECONDS", 0)
     monkeypatch.setattr("holdfast_train.pod.launcher.hang.gather._signal_main_thread", lambda *_: None)
     with rank_of(HOSTILE, tmp_path) as process:
-        (found,) = look(str(tmp_path), [RankVerdict(0, "running", "", "", None, None, 0.0, process.pid)], {})
+        (found,) = look(str(tmp_path), [running(process)], {}, timings=Timings(rank_stacks=0.0))
     assert found["collectives"] == {"gloo 0": {"number": 5}}
     assert words([found]) == ""
 

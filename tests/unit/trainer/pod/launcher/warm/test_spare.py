@@ -15,6 +15,7 @@ from tests.support.waiting import wait_for
 
 from holdfast_train.pod.launcher.process_tree import descendants
 from holdfast_train.pod.launcher.signals.receivers import receivers
+from holdfast_train.pod.launcher.timings import Timings
 from holdfast_train.pod.launcher.warm import spare
 from holdfast_train.pod.launcher.warm.told import read_told
 
@@ -22,9 +23,8 @@ COMMAND = ["python", "-c", "import os; print(os.environ['HOLDFAST_ATTEMPT'])"]
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def place(tmp_path: Path) -> dict[str, str]:
     """The environment of the first attempt."""
-    monkeypatch.setattr(spare, "LOOK_SECONDS", 0.02)
     search = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return {"PATH": search, "PYTHONPATH": make_torch(tmp_path), "HOLDFAST_ATTEMPT": "1"}
 
@@ -149,7 +149,7 @@ def test_the_process_ends_if_memory_gets_short(
 
 # Breaks if a program that fails before it trains has a process that waits, or if its end waits for one.
 def test_a_program_that_has_not_begun_to_train_has_none(tmp_path: Path, place: dict[str, str]) -> None:
-    waits = spare.Spare(COMMAND, tmp_path)
+    waits = spare.Spare(COMMAND, tmp_path, timings=Timings(spare_look=0.02))
     with waits.beside(spare.Program([], {}), place, str(tmp_path)):
         pass
     assert waits.is_settled
@@ -160,7 +160,7 @@ def test_a_program_that_has_not_begun_to_train_has_none(tmp_path: Path, place: d
 def test_a_program_that_changes_its_environment(
     tmp_path: Path, place: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    waits = spare.Spare(COMMAND, tmp_path)
+    waits = spare.Spare(COMMAND, tmp_path, timings=Timings(spare_look=0.02))
     code = "import sys, torch; print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", code],
