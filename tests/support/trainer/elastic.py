@@ -1,7 +1,6 @@
 """A training with a real DataLoader: workers that draw ahead, noisy samples, and a death in the middle of a step."""
 
 import json
-import math
 import os
 import random
 import signal
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from tests.support.trainer.exact import start
+from tests.support.trainer.inside import settle
 from tests.support.trainer.stores import variables
 from torch.utils.data import Dataset
 
@@ -80,8 +80,7 @@ def _train(attempt: Attempt, to: int) -> None:
     with Run(model=model, sampler=sampler) as run, attempt.file(sampler_rank()).open("w", buffering=1) as file:
         batches = iter(loader)
         for step in run.steps(to):
-            assert run._checkpointer is not None
-            assert run._checkpointer.saver.wait(lambda: math.inf)  # steps are short here, and no save is to be skipped
+            settle(run)
             samples: list[tuple[int, float]] = []
             for _ in range(sampler.accumulate):
                 numbers, noise = next(batches)

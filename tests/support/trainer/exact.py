@@ -5,7 +5,6 @@ A process is forked from a server that has loaded torch, so that a trial takes a
 
 import hashlib
 import json
-import math
 import multiprocessing
 import os
 import signal
@@ -156,6 +155,7 @@ def _train(setup: Setup, options: list[str], kill_after: int | None, trial: Tria
 def _record(module: Any, write: Callable[[str], object], kill_after: int | None) -> None:
     """Let the trainer write a line after each step, and be killed after one, before the run has counted it."""
     import torch
+    from tests.support.trainer.inside import settle
 
     runs: list[Any] = []
 
@@ -166,8 +166,7 @@ def _record(module: Any, write: Callable[[str], object], kill_after: int | None)
 
     class Recorded(module.Trainer):  # type: ignore[misc, name-defined]
         def step(self, step: int) -> Any:
-            if (checkpointer := runs[-1]._checkpointer) is not None:  # steps are short here, and none is to be skipped
-                assert checkpointer.saver.wait(lambda: math.inf)
+            settle(runs[-1])
             numbers, seen = self.data.numbers, []
             self.data.numbers = lambda *of: seen.append(numbers(*of)) or seen[-1]
             loss = super().step(step)

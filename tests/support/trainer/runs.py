@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.support.trainer.inside import settle
 from tests.support.trainer.stores import environment
 
 from holdfast_protocol.settings import Keep
@@ -46,12 +47,6 @@ def train(where: Environment | None, goal: int, stop: int | None = None) -> tupl
             if step == stop:
                 os.kill(os.getpid(), signal.SIGTERM)
     return losses, run
-
-
-def settle(run: Run) -> None:
-    """Wait for the checkpoint that is on its way: steps take no time here, and a save that is due would be skipped."""
-    if run._checkpointer is not None:
-        assert run._checkpointer.saver.wait(lambda: math.inf)
 
 
 class Flaky:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.trainer.exact import start
+from tests.support.trainer.inside import settle
 from tests.support.trainer.stores import identity, variables
 
 from holdfast_protocol.settings import Every, Spike
@@ -76,8 +77,7 @@ def _train(folder: Path, attempt: int, poisoned: int | None, value: float) -> No
             optimizer.step()
             run.report(loss=loss)
             if (step + 1) % EVERY == 0:
-                assert run._checkpointer is not None
-                run._checkpointer.saver.wait(lambda: 60.0)  # steps take no time here
+                settle(run)
     if rank == 0:
         finite = all(bool(p.isfinite().all()) for p in model.parameters())
         (folder / f"end-{attempt}.json").write_text(json.dumps({"from": begun, "finite": finite}))

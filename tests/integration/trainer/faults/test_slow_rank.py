@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.trainer.exact import start
+from tests.support.trainer.inside import give_notice
 from tests.support.trainer.stores import variables
 
 pytestmark = pytest.mark.training
@@ -41,4 +42,4 @@ def _train(folder: Path) -> None:
             optimizer.step()
             if run._progress.slow_ranks:
                 (folder / "slow.json").write_text(json.dumps([asdict(one) for one in run._progress.slow_ranks]))
-                run._notice.give(10.0, "the test has what it waits for")
+                give_notice(run, 10.0, "the test has what it waits for")

@@ -2,7 +2,6 @@
 same, ranks that wait for one another. Real processes and gloo."""
 
 import json
-import math
 import os
 import signal
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.support.trainer.exact import _bits, start
+from tests.support.trainer.inside import settle
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import identity, variables
 from tests.support.waiting import wait_for
@@ -78,8 +78,7 @@ def batch_norm(folder: Path, rank: int, broadcast: bool, kill_after: int | None)
     name = f"{os.environ['HOLDFAST_ATTEMPT']}-{rank}.jsonl"
     with Run(model=model, optimizer=optimizer) as run, (folder / name).open("w", buffering=1) as file:
         for step in run.steps(STEPS):
-            assert run._checkpointer is not None
-            assert run._checkpointer.saver.wait(lambda: math.inf)
+            settle(run)
             bits = hash(b"".join(_bits([net.state_dict(), optimizer.state_dict()])))
             net.eval()
             evaluation = net(torch.ones(1, 8)).item().hex()
@@ -262,8 +261,7 @@ def saves_every_third(folder: Path, rank: int) -> None:
     with Run(model=torch.nn.Linear(2, 2)) as run:
         for _ in run.steps(10):
             torch.distributed.barrier()
-            if run._checkpointer is not None:
-                assert run._checkpointer.saver.wait(lambda: math.inf)
+            settle(run)
 
 
 def test_saves_by_steps_are_at_their_steps(tmp_path: Path) -> None:

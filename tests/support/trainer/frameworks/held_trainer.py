@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import math
 import os
 import signal
 import sys
@@ -105,6 +104,8 @@ def _train(setup: Setup, trial: Trial, at: int | None, by: int) -> None:
 
 
 def _main(setup: Setup, trial: Trial, write: Callable[[Any], None], at: int | None, by: int) -> None:
+    from tests.support.trainer.inside import settle
+
     from holdfast_train.frameworks import epoch_run, lightning, transformers
 
     runs: list[Any] = []
@@ -117,8 +118,8 @@ def _main(setup: Setup, trial: Trial, write: Callable[[Any], None], at: int | No
     transformers.Run = epoch_run.Run = lightning.Run = Kept  # type: ignore[misc]
 
     def after(step: int) -> None:
-        if runs and (checkpointer := runs[-1]._checkpointer) is not None:  # steps are short: no save is to be skipped
-            assert checkpointer.saver.wait(lambda: math.inf)
+        if runs:
+            settle(runs[-1])
         if step == at:
             import torch
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.support.trainer.inside import give_notice
 from tests.support.trainer.stores import environment
 
 from holdfast_train import Run
@@ -38,7 +39,7 @@ def train(text: Path, where: Environment | None, stop: int | None = None) -> tup
         for step in run.steps(options.steps):
             losses.append(trainer.step(step).item() + torch.rand(()).item())
             if step == stop:
-                run._notice.give(20, "a test")
+                give_notice(run, 20, "a test")
     return losses, run
 
 

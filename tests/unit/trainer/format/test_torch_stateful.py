@@ -1,6 +1,5 @@
 """torch's own Stateful, as its tutorials have it: one object that gathers model and optimizer."""
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from tests.support.free_ports import free_port
+from tests.support.trainer.inside import settle
 from tests.support.trainer.stores import environment
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
@@ -61,8 +61,7 @@ def losses(app: App, uri: str, attempt: int, stop: int) -> list[float]:
         if run.step == stop:
             assert run.save()
             run.left = True
-        if run._checkpointer is not None:
-            run._checkpointer.saver.wait(lambda: math.inf)
+        settle(run)
     return found
 
 

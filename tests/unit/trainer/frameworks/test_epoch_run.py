@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from tests.support.trainer.frameworks.slow_data import SlowData
+from tests.support.trainer.inside import give_notice
 from tests.support.trainer.stores import variables
 from torch.utils.data import DataLoader
 
@@ -111,7 +112,7 @@ def test_a_training_that_is_left_by_break_ends_also_after_a_notice(attempt: Call
     with Plain() as run:
         for _ in run.epochs(3):
             list(run.batches())
-            run._run._notice.give(20.0, "a drain order")
+            give_notice(run._run, 20.0)
             break
     assert (run.step, run._run.left) == (EPOCH, False)
     attempt(2)

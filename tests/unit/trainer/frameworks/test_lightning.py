@@ -11,6 +11,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, GradientAccumulationScheduler, ModelCheckpoint
 from tests.support.trainer.frameworks.slow_data import SlowData
+from tests.support.trainer.inside import give_notice
 from torch.utils.data import DataLoader, IterableDataset
 
 from holdfast_train.errors import StateError
@@ -159,7 +160,7 @@ def notice(at: int) -> Callable[[HoldfastCallback, int], None]:
 
     def give(holdfast: HoldfastCallback, step: int) -> None:
         if step == at and holdfast._fit is not None:
-            holdfast._fit._run._notice.give(20.0, "a drain order")
+            give_notice(holdfast._fit._run, 20.0)
 
     return give
 

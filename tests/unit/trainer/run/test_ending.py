@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.adapted import Adapted
-from tests.support.trainer.runs import Flaky, settle, train, verdict
+from tests.support.trainer.inside import believe_saves_cost, give_notice, save_in_step, settle
+from tests.support.trainer.runs import Flaky, train, verdict
 from tests.support.trainer.stores import environment
 from tests.support.waiting import wait_for
 
@@ -21,7 +22,6 @@ from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
 from holdfast_train.examples.stub import Counter
 from holdfast_train.ranks import Ranks
 from holdfast_train.save import job
-from holdfast_train.save.interval import Cost
 from holdfast_train.save.upload import Upload
 from holdfast_train.storage.folder import FolderStorage
 
@@ -63,7 +63,7 @@ def decide(where: Environment, *, notice: bool = False) -> Run:
             if step == 3:
                 run.finish()
                 if notice:
-                    run._notice.give(20.0, "a drain order")
+                    give_notice(run, 20.0)
     return run
 
 
@@ -247,10 +247,10 @@ def test_save_that_cannot_be_done_in_time_is_not_begun(uri: str, tmp_path: Path)
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(50):
             if step == 2:
-                assert run._save(10.0)
-                run._saving.costs = (Cost(30.0, 30.0, run._saving.costs[-1].size),)
+                save_in_step(run)
+                believe_saves_cost(run, 30.0, 30.0)
             if step == 4:
-                run._notice.give(2.0, "a short notice")
+                give_notice(run, 2.0, "a short notice")
     assert run.step == 5
     found = verdict(tmp_path)
     assert (found["result"], found["savedStep"]) == ("left", 2)
@@ -262,10 +262,10 @@ def test_the_last_save_of_an_adapter_is_as_short_as_its_upload(uri: str, tmp_pat
     with Run(model=model, environment=environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path))) as run:
         for step in run.steps(50):
             if step == 2:
-                assert run._save(10.0)
-                run._saving.costs = (Cost(0.0, 100.0, run._saving.costs[-1].size),)
+                save_in_step(run)
+                believe_saves_cost(run, 0.0, 100.0)
             if step == 4:
-                run._notice.give(20.0, "a notice")
+                give_notice(run, 20.0, "a notice")
     assert (verdict(tmp_path)["result"], verdict(tmp_path)["savedStep"]) == ("saved", 5)
 
 
@@ -285,8 +285,8 @@ def test_the_earliest_deadline_of_all_nodes_counts(uri: str, tmp_path: Path) -> 
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(50):
             if step == 2:
-                assert run._save(10.0)
-                run._saving.costs = (Cost(30.0, 30.0, run._saving.costs[-1].size),)
+                save_in_step(run)
+                believe_saves_cost(run, 30.0, 30.0)
                 run._ending._ranks = TwoRanks()
                 run._ending.leave(step + 1)
     found = verdict(tmp_path)
@@ -310,7 +310,7 @@ def test_leaving_does_not_wait_for_a_save_that_hangs(uri: str, tmp_path: Path, m
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(50):
             if step == 4:
-                run._notice.give(1.0, "a short notice")
+                give_notice(run, 1.0, "a short notice")
     assert (run.left, run.step) == (True, 5)
     assert verdict(tmp_path)["result"] == "left"
     hanging.set()
@@ -336,8 +336,8 @@ def test_a_pod_that_leaves_gives_up_what_its_writer_keeps(
             if step == 4:
                 assert run._checkpointer is not None
                 assert run._checkpointer.saver._arenas.names("kept")
-                run._saving.costs = (Cost(30.0, 30.0, run._saving.costs[-1].size),)
-                run._notice.give(2.0, "a short notice")
+                believe_saves_cost(run, 30.0, 30.0)
+                give_notice(run, 2.0, "a short notice")
     wait_for(lambda: set(threading.enumerate()) <= before, 30, "the writer to end")
     assert (verdict(tmp_path)["result"], tries) == ("left", [2, 4])
 
@@ -372,7 +372,7 @@ def test_a_notice_shortens_a_save_that_training_waits_for(tmp_path: Path, monkey
     monkeypatch.setattr(Checkpoints, "publish", publish)
     with Run(counter=Counter(), environment=environment(f"file://{tmp_path}/prefix")) as run:
         run.step = 1
-        told = threading.Timer(0.1, lambda: run._notice.give(0.3, "a drain order"))
+        told = threading.Timer(0.1, lambda: give_notice(run, 0.3))
         told.start()
         assert not run.save()
         assert not go_on.is_set()
@@ -393,7 +393,7 @@ def test_a_notice_shortens_the_retries_of_a_silent_storage(tmp_path: Path, monke
         monkeypatch.setattr(FolderStorage, "get", silent)
         assert run._storage is not None
         with run._storage.within(1.0), pytest.raises(StorageUnreachableError):
-            run._notice.give(0.0, "a drain order")
+            give_notice(run, 0.0)
             run._storage.get("key")
         monkeypatch.undo()
         run.left = True

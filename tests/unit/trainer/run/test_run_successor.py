@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.support.http.progress_endpoint import Endpoint
+from tests.support.trainer.inside import believe_saves_cost, give_notice, save_in_step
 from tests.support.trainer.runs import verdict
 from tests.support.trainer.stores import environment
 
@@ -20,7 +21,6 @@ from holdfast_train.environment import Environment
 from holdfast_train.errors import FencedError, StorageDeniedError, StorageError, StorageUnreachableError
 from holdfast_train.examples.stub import Counter
 from holdfast_train.run import ending, fence_wait
-from holdfast_train.save.interval import Cost
 from holdfast_train.storage.folder import FolderStorage
 
 WAIT = 20.0
@@ -52,7 +52,7 @@ def kinds(uri: str) -> list[tuple[str, int]]:
 
 
 def leave(run: Run) -> None:
-    run._notice.give(10.0, "a test")
+    give_notice(run, 10.0, "a test")
 
 
 def trained(where: Environment, goal: int, stop: int | None = None) -> tuple[Run, Counter]:
@@ -121,12 +121,12 @@ def test_leaving_without_its_save_hands_over(uri: str, monkeypatch: pytest.Monke
     with Run(counter=Counter(), environment=environment(uri)) as run:
         for step in run.steps(50):
             if step == 3:
-                assert run._save(10.0)
+                save_in_step(run)
             if step == 6:
                 if reason == "fails":
                     monkeypatch.setattr(FolderStorage, "put", denied)
                 else:
-                    run._saving.costs = (Cost(30.0, 30.0, run._saving.costs[-1].size),)
+                    believe_saves_cost(run, 30.0, 30.0)
                 leave(run)
     assert kinds(uri)[-2:] == [("commit", 1), ("handover", 1)]
     assert records(uri)[-1].step == 3
@@ -161,7 +161,7 @@ def test_handover_that_fails_changes_nothing_else(uri: str, monkeypatch: pytest.
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(50):
             if step == 3:
-                assert run._save(10.0)
+                save_in_step(run)
                 monkeypatch.setattr(FolderStorage, "put_if_absent", denied)
                 leave(run)
                 run._saving.saved_step = 4  # nothing to save, only to hand over

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support.trainer.inside import give_notice
 from tests.support.trainer.stores import environment
 
 from holdfast_train import Run, wandb_settings
@@ -18,7 +19,7 @@ def settings(uri: str, attempt: int) -> tuple[dict[str, str], int | None]:
         for step in run.steps(100):
             first = step if first is None else first
             if step == first + 2:
-                run._notice.give(10.0, "a test")
+                give_notice(run, 10.0, "a test")
     return found, first
 
 
