@@ -92,8 +92,10 @@ class Operator:
         self._writer = GatedWriter(client, self._gate, TokenBucket(settings.qps, settings.burst))
         self._own_pod = OwnPod(client, self._writer, namespace=settings.namespace, name=settings.pod)
         self._cache = Cache(settings.fault_signs(), settings.operator_config(), utc_now)
-        self._queue: WorkQueue[Key] = WorkQueue(seed=settings.seed, group_of=lambda key: key.namespace)
-        self._slots = ProgressSlots(settings.progress_writes)
+        self._queue: WorkQueue[Key] = WorkQueue(
+            seed=settings.seed, group_of=lambda key: key.namespace, workers=settings.workers
+        )
+        self._slots = ProgressSlots(settings.progress_writes, lambda key: self._queue.after(key, 0.001, calm=True))
         self._frames = Frames()
         self._resync = Resync(client, self._cache, self._queue, every=settings.resync_every, seed=settings.seed)
         self._board = OrderBoard(utc_now)
@@ -169,11 +171,10 @@ class Operator:
 
     def _wake(self, job: tuple[str, str], urgent: bool) -> None:
         key = Key(*job)
-        found = self._cache.jobs.get(key)
         if urgent:
             self._queue.add(key)
-        elif found and not self._slots.is_queued(found.metadata.uid):
-            self._queue.after(key, self._slots.enqueue(found.metadata.uid) + 0.001, calm=True)
+        elif key in self._cache.jobs:
+            self._slots.wait(key)
 
     def stop(self) -> None:
         """Request a clean end: finish the work in flight and release the lease."""
@@ -254,6 +255,7 @@ class Operator:
         for number in range(settings.workers):
             self._spawn(reconciler.work(), f"worker-{number}")
         self._spawn(self._events.run(), "events")
+        self._spawn(self._slots.run(), "progress-slots")
         self._spawn(self._resync.run(), "resync")
         self._spawn(self._profiles.run(), "profiles")
         self._spawn(self._forget_gone_regularly(), "forget_gone")
@@ -315,7 +317,7 @@ class Operator:
         """Forget the state of deleted jobs and pods."""
         uids = {job.metadata.uid for job in self._cache.jobs.values()}
         self._board.keep_only(uids)
-        self._slots.keep_only(uids)
+        self._slots.keep_only(self._cache.jobs.keys())
         self._members.keep_only(self._cache.pod_uids(), uids)
         self._book.keep_only(self._cache.pod_uids(), self._cache.jobs)
         self._profiles.keep_only(uids | {job.uid for job in self._cache.malformed.values()})

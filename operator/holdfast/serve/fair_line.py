@@ -1,15 +1,26 @@
 """Lines in which groups take turns: a group that asks often does not make the others wait for longer."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
+May = Callable[[Hashable], bool]
+SHARE: Final = 7  # places of one group for each place that is free
+
+
+def anyone(group: Hashable) -> bool:
+    """True: each group may have the next turn."""
+    return True
 
 
 class FairLine(Generic[T]):
-    """Things that wait, each since a time. Groups take turns; within a group, the first that came is the next."""
+    """Things that wait, each since a time. Groups take turns; within a group, the first that came is the next.
+
+    `may` says of a group that it may have a turn now. A group that may not keeps its place in the line.
+    """
 
     def __init__(self, group_of: Callable[[T], Hashable]) -> None:
         self._group_of = group_of
@@ -28,9 +39,19 @@ class FairLine(Generic[T]):
             self._groups.setdefault(self._group_of(one), {})[one] = since
             self._count += 1
 
-    def take(self) -> T:
-        """The next; its group waits for its next turn. Raises StopIteration if nothing waits."""
-        group = next(iter(self._groups))
+    def has_next(self, may: May = anyone) -> bool:
+        """True if something waits whose group may have a turn."""
+        return any(map(may, self._groups))
+
+    def take(self, may: May = anyone) -> T:
+        """The next; its group waits for its next turn. Raises StopIteration if there is none."""
+        return self._take(next(filter(may, self._groups)))
+
+    def take_from_largest(self) -> T:
+        """The first of the group of which the most wait. Raises ValueError if nothing waits."""
+        return self._take(max(self._groups, key=lambda group: len(self._groups[group])))
+
+    def _take(self, group: Hashable) -> T:
         waiting = self._groups.pop(group)
         one = next(iter(waiting))
         del waiting[one]
@@ -81,32 +102,63 @@ class Waiters:
         finally:
             del self._groups[waiter]
 
-    def wake(self) -> None:
-        """Wake the next one."""
-        self._line.take().set_result(None)
+    def has_next(self, may: May) -> bool:
+        """True if a coroutine waits whose group may have a turn."""
+        return self._line.has_next(may)
+
+    def wake(self, may: May = anyone) -> Hashable:
+        """Wake the next one; its group."""
+        waiter = self._line.take(may)
+        waiter.set_result(None)
+        return self._groups[waiter]
+
+
+class Places:
+    """`most` places that groups share. A group may take a free place while it has fewer than SHARE times as many as are
+    free. So one group alone leaves an eighth of the places free, and the first thing of another group waits for nobody.
+    """
+
+    def __init__(self, most: float) -> None:
+        self._free = most
+        self._taken: Counter[Hashable] = Counter()
+
+    def may_take(self, group: Hashable) -> bool:
+        """True if the group may take another place."""
+        return self._taken[group] < SHARE * self._free
+
+    def take(self, group: Hashable) -> None:
+        """Take a place."""
+        self._free -= 1
+        self._taken[group] += 1
+
+    def leave(self, group: Hashable) -> None:
+        """Give a place back."""
+        self._free += 1
+        self._taken[group] -= 1
+        if not self._taken[group]:
+            del self._taken[group]
 
 
 class Turns:
-    """At most `most` coroutines at once. Groups take turns when one ends."""
+    """At most `most` coroutines at once, in places that groups share. Groups take turns when one ends."""
 
     def __init__(self, most: int) -> None:
-        self._free = most
+        self._places = Places(most)
         self._waiters = Waiters()
 
     @asynccontextmanager
     async def turn(self, group: Hashable) -> AsyncIterator[None]:
         """Wait for a turn, and have it until the block ends."""
-        if self._free > 0:
-            self._free -= 1
+        if self._places.may_take(group):
+            self._places.take(group)
         else:
-            await self._waiters.wait(group, self._end)
+            await self._waiters.wait(group, lambda: self._end(group))
         try:
             yield
         finally:
-            self._end()
+            self._end(group)
 
-    def _end(self) -> None:
-        if len(self._waiters):
-            self._waiters.wake()
-        else:
-            self._free += 1
+    def _end(self, group: Hashable) -> None:
+        self._places.leave(group)
+        while self._waiters.has_next(self._places.may_take):
+            self._places.take(self._waiters.wake(self._places.may_take))

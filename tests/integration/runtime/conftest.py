@@ -25,10 +25,10 @@ def operators(installed: Cluster) -> Iterator[Callable[..., OperatorProcess]]:
     """Makes operators with short leases; all are ended afterwards."""
     made: list[OperatorProcess] = []
 
-    def make(decider: str = "one_pod", **settings: Any) -> OperatorProcess:
-        process = OperatorProcess(
-            installed, decider=f"tests.support.operator.deciders:{decider}", **{**LEASE, **settings}
-        )
+    def make(decider: str | None = "one_pod", **settings: Any) -> OperatorProcess:
+        """`decider` None: the real one."""
+        module = decider and f"tests.support.operator.deciders:{decider}"
+        process = OperatorProcess(installed, decider=module, **{**LEASE, **settings})
         made.append(process)
         return process
 

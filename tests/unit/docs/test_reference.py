@@ -69,9 +69,17 @@ def test_the_page_of_run_names_what_a_program_may_import() -> None:
 
 
 # Breaks if a test is renamed or removed, and a page still says that it proves something.
-@pytest.mark.parametrize("page", ["frameworks.md", "faults-of-several-nodes.md", "service.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "concepts/architecture.md",
+        "reference/frameworks.md",
+        "reference/faults-of-several-nodes.md",
+        "reference/service.md",
+    ],
+)
 def test_every_test_that_a_page_names_exists(page: str) -> None:
-    named = set(re.findall(r"`(test_\w+|Test\w+)(?:\[[^`]*\])?`", prose(DOCS / "reference" / page)))
+    named = set(re.findall(r"`(test_\w+|Test\w+)(?:\[[^`]*\])?`", prose(DOCS / page)))
     sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     there = set(re.findall(r"^(?:async )?(?:def )?(test_\w+|Test\w+)\b", sources, re.MULTILINE))
     assert len(named) > 5

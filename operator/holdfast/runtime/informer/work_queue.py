@@ -1,10 +1,10 @@
 """The work queue: each key at most once, one worker per key, delays, and back-off after errors.
 
-Groups of keys (namespaces) take turns, so that a group with many keys does not hold up the others. A key that is
-added while a worker has it is worked on once more afterwards, however often it was added. A calm key is a key that may
-wait: it is given out only in a lull, when no urgent key waits, is worked on, or was a moment ago. So in a burst all new
-jobs get their pods before the status of old jobs is updated. All methods except `get` return at once; use the queue
-inside one event loop.
+Groups of keys (namespaces) take turns and share the workers, so that a group with many keys does not hold up the
+others. A key that is added while a worker has it is worked on once more afterwards, however often it was added. A calm
+key is a key that may wait: it is given out only in a lull, when no urgent key waits, is worked on, or was a moment ago.
+So in a burst all new jobs get their pods before the status of old jobs is updated. All methods except `get` return at
+once; use the queue inside one event loop.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Generic, TypeVar
 
-from holdfast.serve.fair_line import FairLine
+from holdfast.serve.fair_line import FairLine, Places
 
 K = TypeVar("K", bound=Hashable)
 
@@ -39,7 +39,7 @@ class WorkQueue(Generic[K]):
     """Keys that wait for a worker.
 
     `clock` returns seconds and never goes back; `seed` makes the jitter repeatable; `group_of` has the group of a key:
-    without it, all keys are one group.
+    without it, all keys are one group. `workers`: how many there are, if groups share them.
     """
 
     def __init__(
@@ -47,11 +47,14 @@ class WorkQueue(Generic[K]):
         clock: Callable[[], float] = monotonic,
         seed: int | None = None,
         group_of: Callable[[K], Hashable] = lambda key: None,
+        workers: float = float("inf"),
     ) -> None:
         self._clock = clock
         self._random = random.Random(seed)  # noqa: S311 - jitter, not a secret
+        self._group_of = group_of
+        self._workers = Places(workers)
         self._waiting: FairLine[K] = FairLine(group_of)  # urgent keys, since they became due
-        self._calm: FairLine[K] = FairLine(lambda key: None)  # calm keys, in the order of arrival
+        self._calm: FairLine[K] = FairLine(group_of)
         self._busy: dict[K, _Work] = {}
         self._urgent = 0  # how many of the busy keys are urgent
         self._lull_since = float("-inf")  # when the last urgent key was done
@@ -118,8 +121,9 @@ class WorkQueue(Generic[K]):
         while not self._closed:
             self._promote()
             line = self._line()
-            if len(line):
-                key = line.take()
+            if line is not None:
+                key = line.take(self._workers.may_take)
+                self._workers.take(self._group_of(key))
                 urgent = line is self._waiting
                 self._busy[key] = _Work(urgent)
                 self._urgent += urgent
@@ -186,12 +190,14 @@ class WorkQueue(Generic[K]):
         while self._sleepers:
             self._wake_one()
 
-    def _line(self) -> FairLine[K]:
-        """The line whose first key is next. If a calm key has waited for too long, the two lines take turns."""
-        now = self._clock()
-        if len(self._waiting) and self._calm_due() <= now:
-            return self._calm if self._calm_next else self._waiting
-        return self._calm if len(self._calm) and self._calm_at() <= now else self._waiting
+    def _line(self) -> FairLine[K] | None:
+        """The line that has the next key, None if no key is given out now. If a calm key has waited for too long, the
+        two lines take turns.
+        """
+        urgent = self._waiting.has_next(self._workers.may_take)
+        if self._calm.has_next(self._workers.may_take) and self._calm_at() <= self._clock():
+            return self._calm if self._calm_next or not urgent else self._waiting
+        return self._waiting if urgent else None
 
     def _calm_due(self) -> float:
         """When the first calm key has waited for `CALM_WAIT`; infinite if none waits."""
@@ -203,14 +209,15 @@ class WorkQueue(Generic[K]):
 
     def _next(self) -> float:
         """When there will be work if no key is added before; infinite if never."""
-        if len(self._waiting):
+        if self._waiting.has_next(self._workers.may_take):
             return float("-inf")
         later = self._heap[0][0] if self._heap else float("inf")
-        return min(later, self._calm_at()) if len(self._calm) else later
+        return min(later, self._calm_at()) if self._calm.has_next(self._workers.may_take) else later
 
     def _release(self, key: K) -> _Work:
         """Take the key from its worker."""
         work = self._busy.pop(key)
+        self._workers.leave(self._group_of(key))
         self._urgent -= work.urgent
         if work.urgent:
             self._lull_since = self._clock()

@@ -1,12 +1,15 @@
 """Kubernetes Events: one object for each message about a job; a repeated message raises its count. Rates are bounded.
 
+Namespaces take turns: the events of one do not delay those of another, and if too many wait, the namespace of which the
+most wait loses its oldest one.
+
 The name of an Event is made from its text, so that two leaders in a row, or a restarted one, write the same object.
 """
 
 import asyncio
 import hashlib
 import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +22,8 @@ from holdfast.core.decision import Event
 from holdfast.runtime.apiserver import paths
 from holdfast.runtime.apiserver.gated_writer import GatedWriter
 from holdfast.runtime.errors import ApiError
+from holdfast.runtime.informer.cache import Key
+from holdfast.serve.fair_line import FairLine
 from holdfast.serve.token_bucket import TokenBuckets
 
 log = logging.getLogger(__name__)
@@ -64,7 +69,8 @@ class EventRecorder:
         self._now = now or (lambda: datetime.now(UTC))
         self._said: OrderedDict[str, _Said] = OrderedDict()
         self._rates = TokenBuckets(PER_JOB_RATE, PER_JOB_BURST, REMEMBERED, clock)
-        self._waiting: deque[tuple[str, str, dict[str, Any]]] = deque()
+        self._waiting: FairLine[Key] = FairLine(lambda one: one.namespace)
+        self._manifests: dict[Key, dict[str, Any]] = {}  # of the events that wait
         self._wake = asyncio.Event()
         self.dropped = 0
 
@@ -85,9 +91,11 @@ class EventRecorder:
         self._said.move_to_end(name)
         if len(self._said) > REMEMBERED:
             self._said.popitem(last=False)
-        self._waiting.append((meta.namespace, name, self._manifest(job, event, name, said, stamp)))
+        key = Key(meta.namespace, name)
+        self._manifests[key] = self._manifest(job, event, name, said, stamp)
+        self._waiting.put(key)
         if len(self._waiting) > WAITING:
-            self._waiting.popleft()
+            del self._manifests[self._waiting.take_from_largest()]
             self.dropped += 1
         self._wake.set()
 
@@ -125,7 +133,7 @@ class EventRecorder:
 
     async def flush(self) -> None:
         """Write all queued events. An event that cannot be written is dropped."""
-        while self._waiting:
+        while len(self._waiting):
             await self._write_next()
 
     async def _let_pass(self) -> None:
@@ -134,26 +142,27 @@ class EventRecorder:
             await asyncio.sleep(LOOK_AGAIN)
 
     async def _write_next(self) -> None:
-        namespace, name, manifest = self._waiting.popleft()
+        key = self._waiting.take()
         try:
-            await self._write(namespace, name, manifest)
+            await self._write(key, self._manifests.pop(key))
         except ApiError as error:
             self.dropped += 1
-            log.debug("cannot write event %s: %s", name, error)
+            log.debug("cannot write event %s: %s", key.name, error)
 
-    async def _write(self, namespace: str, name: str, manifest: dict[str, Any]) -> None:
+    async def _write(self, key: Key, manifest: dict[str, Any]) -> None:
         again = {k: manifest[k] for k in ("count", "lastTimestamp")}
+        path = paths.core(key.namespace, "events", key.name)
         if manifest["count"] > 1:
             try:
-                await self._writer.write("PATCH", paths.core(namespace, "events", name), again)
+                await self._writer.write("PATCH", path, again)
             except ApiError as error:
                 if not error.not_found:
                     raise
             else:
                 return
         try:
-            await self._writer.write("POST", paths.core(namespace, "events"), manifest)
+            await self._writer.write("POST", paths.core(key.namespace, "events"), manifest)
         except ApiError as error:
             if not error.already_exists:
                 raise
-            await self._writer.write("PATCH", paths.core(namespace, "events", name), again)
+            await self._writer.write("PATCH", path, again)

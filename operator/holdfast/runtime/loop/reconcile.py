@@ -120,7 +120,7 @@ class Reconciler:
         uid = job.metadata.uid
         mine = tuple(pod for pod in pods if pod.job_uid == uid)
         reports = self._reports.of(tuple(pod.uid for pod in mine))
-        slot, now = self._slots.may_write(uid), self._now()
+        slot, now = self._slots.take(key), self._now()
         seen = malformed_jobs.without_condition(job)
         closed_for = self._executor.closed.closed_for(seen)
         snapshot = Snapshot(
@@ -147,11 +147,11 @@ class Reconciler:
         if closed_for is not None:
             wait.append(closed_for + 0.001)
         if progressed and slot:
-            self._slots.record_write(uid)
+            self._slots.record_write(key)
         elif progressed or slot:  # progress in a write that had another reason uses no slot
-            self._slots.leave(uid)
+            self._slots.leave(key)
         elif _has_news(seen, reports, self._config.status_interval, now):
-            self._queue.after(key, self._slots.enqueue(uid) + 0.001, calm=True)
+            self._slots.wait(key)
         if decision.actions:
             self._queue.after(key, SETTLE, calm=True)
         return outcome, decision, wait

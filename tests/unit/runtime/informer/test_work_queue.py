@@ -256,3 +256,38 @@ async def test_a_namespace_with_many_keys_does_not_hold_up_another(clock: Clock)
     queue.add(("few", 1))
     assert [await queue.get(), await queue.get()] == [("many", 0), ("few", 1)]
     assert queue.oldest == 99.0
+
+
+@pytest.mark.parametrize("calm", [False, True])
+async def test_a_namespace_with_many_keys_leaves_workers_to_another(clock: Clock, calm: bool) -> None:
+    """Breaks if the jobs of one tenant have all workers, each of which waits for its writes."""
+    queue: WorkQueue[tuple[str, int]] = WorkQueue(clock, seed=1, group_of=lambda key: key[0], workers=16)
+
+    def add(key: tuple[str, int]) -> None:
+        queue.after(key, 1, calm=True) if calm else queue.add(key)
+
+    for number in range(50):
+        add(("many", number))
+    clock.tick(1 + LULL)
+    workers = [asyncio.ensure_future(queue.get()) for _ in range(16)]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert sum(worker.done() for worker in workers) == 14
+    add(("few", 1))
+    clock.tick(1 + CALM_WAIT)
+    queue.add(("few", 2))
+    async with asyncio.timeout(5):
+        assert {await worker for worker in workers[14:]} == {("few", 1), ("few", 2)}
+        queue.done(("many", 0))
+        queue.done(("many", 1))
+        assert await queue.get() == ("many", 14)
+
+
+async def test_calm_keys_of_namespaces_take_turns(clock: Clock) -> None:
+    """Breaks if the states of one tenant's pods wait behind all jobs of another."""
+    queue: WorkQueue[tuple[str, int]] = WorkQueue(clock, seed=1, group_of=lambda key: key[0])
+    for number in range(10):
+        queue.after(("many", number), 1, calm=True)
+    queue.after(("few", 1), 1.5, calm=True)
+    clock.tick(2)
+    assert [await queue.get(), await queue.get()] == [("many", 0), ("few", 1)]

@@ -10,7 +10,7 @@ from holdfast.core.decision import Event
 from holdfast.runtime.apiserver.gated_writer import GatedWriter
 from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
 from holdfast.runtime.errors import ApiError
-from holdfast.runtime.loop.events import YIELD, EventRecorder
+from holdfast.runtime.loop.events import WAITING, YIELD, EventRecorder
 from holdfast.serve.token_bucket import TokenBucket
 
 JOB = TrainingJob.parse(raw_job())
@@ -91,6 +91,32 @@ async def test_messages_are_capped_and_errors_are_not_raised() -> None:
     assert len(client.sent("POST")[0][1]["message"]) == 1024
     assert events.dropped == 1
     assert len(client.sent("POST")) == 2
+
+
+async def test_the_events_of_one_namespace_neither_delay_nor_displace_those_of_another() -> None:
+    """Breaks if events wait in one line: one tenant with many jobs then hides what happens to all others."""
+    client, clock = FakeClient(), Clock()
+    events = recorder(client, clock)
+    other = raw_job("b", "u2")
+    other["metadata"]["namespace"] = "other"
+    events.record(TrainingJob.parse(other), LOST)
+    for number in range(WAITING + 10):
+        events.record(TrainingJob.parse(raw_job(f"j{number}", f"v{number}")), LOST)
+    assert events.dropped == 11
+    await events.flush()
+    paths = [path for path, _ in client.sent("POST")]
+    assert len(paths) == WAITING
+    assert "/api/v1/namespaces/other/events" in paths[:2]
+
+
+async def test_an_event_that_waits_is_written_once_with_its_newest_count() -> None:
+    client, clock = FakeClient(), Clock()
+    events = recorder(client, clock)
+    events.record(JOB, LOST)
+    clock.tick(61)
+    events.record(JOB, LOST)
+    await events.flush()
+    assert [body["count"] for _, body in client.sent("POST")] == [2]
 
 
 @pytest.mark.parametrize("ends", ["urgent", "patience"])

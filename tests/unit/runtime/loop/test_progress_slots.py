@@ -1,45 +1,69 @@
 from tests.support.operator.fake_api_server import Clock
 
+from holdfast.runtime.informer.cache import Key
 from holdfast.runtime.loop.progress_slots import ProgressSlots
+
+A, B, C = (Key("ns", name) for name in "abc")
+OTHER = Key("other", "a")
 
 
 def test_saved_slots_are_given_at_once_and_then_jobs_stand_in_line() -> None:
-    clock = Clock()
-    slots = ProgressSlots(10, burst=2, clock=clock)
-    given = 0
-    while slots.may_write(f"j{given}"):
-        slots.record_write(f"j{given}")
-        given += 1
-    assert given == 3
-    assert [round(slots.enqueue(uid), 3) for uid in "abc"] == [0.1, 0.2, 0.3]
-    assert round(slots.enqueue("a"), 3) == 0.1  # asking again keeps the place
-    clock.tick(0.1)
-    assert [slots.may_write(uid) for uid in "abc"] == [True, False, False]
-    assert [slots.is_queued(uid) for uid in "abc"] == [False, True, True]
+    clock, given = Clock(), list[Key]()
+    slots = ProgressSlots(10, given.append, burst=2, clock=clock)
+    assert [slots.take(key) for key in (A, B, C)] == [True, True, False]
+    slots.record_write(A)
+    for key in (C, A, B, C):  # B has a slot already, and asking again keeps the place
+        slots.wait(key)
+    assert given == []
+    clock.tick(0.11)
+    assert not slots.take(OTHER), "others wait for the slot that there is"
+    slots.hand_out()
+    assert (given, slots.take(C)) == ([C], True)
+    clock.tick(0.11)
+    slots.hand_out()
+    assert given == [C, A]
+
+
+def test_namespaces_take_turns() -> None:
+    """Breaks if the progress of one tenant with many jobs hides that of all others for minutes."""
+    clock, given = Clock(), list[Key]()
+    slots = ProgressSlots(10, given.append, burst=1, clock=clock)
+    for number in range(1000):
+        slots.wait(Key("many", f"j{number}"))
+    slots.wait(OTHER)
+    for _ in range(2):
+        clock.tick(0.11)
+        slots.hand_out()
+    assert OTHER in given
 
 
 def test_over_a_minute_no_more_than_the_rate_is_written() -> None:
-    clock = Clock()
-    slots = ProgressSlots(10, clock=clock)
-    due = {f"j{n}": 0.0 for n in range(1000)}
+    clock, given = Clock(), list[Key]()
+    slots = ProgressSlots(10, given.append, clock=clock)
+    due = {Key("ns", f"j{number}"): 0.0 for number in range(1000)}
     written = 0
-    for _ in range(6000):
-        for uid in [uid for uid, at in due.items() if at <= clock.seconds]:
-            if slots.may_write(uid):
-                slots.record_write(uid)
+    for _ in range(600):
+        for key in [key for key, at in due.items() if at <= clock.seconds]:
+            if slots.take(key):
+                slots.record_write(key)
                 written += 1
-                due[uid] = clock.seconds + 15
+                due[key] = clock.seconds + 15
             else:
-                due[uid] = clock.seconds + slots.enqueue(uid) + 0.001
-        clock.tick(0.01)
+                slots.wait(key)
+        clock.tick(0.1)
+        slots.hand_out()
     assert 550 <= written <= 620
 
 
-def test_a_job_that_leaves_or_is_gone_is_forgotten() -> None:
-    slots = ProgressSlots(1, burst=0, clock=Clock())
-    slots.enqueue("a")
-    slots.enqueue("b")
-    slots.enqueue("c")
-    slots.leave("a")
-    slots.keep_only({"c"})
-    assert [slots.is_queued(uid) for uid in "abc"] == [False, False, True]
+def test_a_job_that_leaves_gives_its_slot_or_its_place_to_another_one() -> None:
+    clock, given = Clock(), list[Key]()
+    slots = ProgressSlots(1, given.append, burst=1, clock=clock)
+    assert slots.take(A)
+    for key in (B, C):
+        slots.wait(key)
+    slots.leave(B)
+    slots.leave(A)
+    slots.hand_out()
+    assert given == [C]
+    slots.keep_only({A})
+    assert not slots.take(C), "it is gone"

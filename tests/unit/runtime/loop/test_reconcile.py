@@ -35,7 +35,7 @@ class Loop:
         self.bench = bench
         self.queue: WorkQueue[Key] = WorkQueue(bench.clock, seed=1)
         self.book = Book()
-        self.slots = ProgressSlots(10, burst=0, clock=bench.clock)
+        self.slots = ProgressSlots(10, lambda key: self.queue.after(key, 0.001, calm=True), burst=1, clock=bench.clock)
         self.seen: list[Snapshot] = []
         self.results: list[str] = []
 
@@ -160,9 +160,11 @@ async def test_progress_waits_for_its_slot_and_comes_back_for_it(bench: Any) -> 
     stored(bench)
     bench.cache.put_pod(raw_pod())
     loop.book.reports["p1"] = Report("p1", 1, bench.clock.now(), "training", step=7)
-    loop.slots.record_write("someone")  # the slot of this moment is taken
+    assert loop.slots.take(Key("ns", "another"))  # the slot of this moment is taken
     assert await loop.once() == "quiet"
-    assert loop.slots.is_queued("u1")
+    assert loop.queue.scheduled == 0
+    bench.clock.tick(0.2)
+    loop.slots.hand_out()
     bench.clock.tick(0.2)
     assert await loop.queue.get() == A
     await loop.reconciler.once(A)
