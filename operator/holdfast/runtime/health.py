@@ -12,7 +12,7 @@ from holdfast.serve.listener import Listener
 
 MAX_FRAME_AGE = 180.0  # seconds; bookmarks come every minute, and a silent watch reconnects after 70
 MAX_WATCH_GAP = 10.0  # seconds without a watch; a watch that the API server ends is opened again at once
-MAX_QUEUE_AGE = 120.0
+MAX_QUEUE_STALL = 120.0  # seconds; a queue may be long, but it must move
 LATE_RESYNCS = 3.0  # periods
 MAX_CONTACT_AGE = 60.0  # seconds since the lease was read or renewed
 BOUNDS = Bounds(unproven=64, rate=50.0, burst=200.0)  # a probe shows no token
@@ -34,21 +34,24 @@ class Health:
     prepared: Callable[[], bool]
     frames: Callable[[], dict[str, float]] = field(default=lambda: {})
     watch_gaps: Callable[[], dict[str, float]] = field(default=lambda: {})
-    oldest_key: Callable[[], float] = field(default=lambda: 0.0)
+    queue_stalled: Callable[[], float] = field(default=lambda: 0.0)
     resync_age: Age = field(default=lambda: None)
     resync_every: float = 600.0
     serving: Callable[[], bool] = field(default=lambda: False)
 
     def report(self) -> tuple[bool, dict[str, Any]]:
         """True if the process is healthy, and every value. A follower is healthy as long as it answers."""
-        frames, oldest, resync = self.frames(), self.oldest_key(), self.resync_age()
+        frames, stalled, resync = self.frames(), self.queue_stalled(), self.resync_age()
         problems = [
             f"the watch of {name} received nothing for {age:.0f}s (at most {MAX_FRAME_AGE:.0f}s are allowed)"
             for name, age in frames.items()
             if age > MAX_FRAME_AGE
         ]
-        if oldest > MAX_QUEUE_AGE:
-            problems.append(f"a job has waited for {oldest:.0f}s (at most {MAX_QUEUE_AGE:.0f}s are allowed)")
+        if stalled > MAX_QUEUE_STALL:
+            problems.append(
+                f"jobs wait, and no worker has taken one for {stalled:.0f}s"
+                f" (at most {MAX_QUEUE_STALL:.0f}s are allowed)"
+            )
         latest = self.resync_every * LATE_RESYNCS + 60
         if resync is not None and resync > latest:
             problems.append(f"the last resync was {resync:.0f}s ago (at most {latest:.0f}s are allowed)")
@@ -59,7 +62,7 @@ class Health:
             "serving": self.serving(),
             "problems": problems,
             "watchFrameAgeSeconds": {name: round(age, 1) for name, age in frames.items()},
-            "oldestQueueKeySeconds": round(oldest, 3),
+            "queueStalledSeconds": round(stalled, 3),
             "lastResyncSeconds": None if resync is None else round(resync, 1),
             "leaseAgeSeconds": None if lease is None else round(lease, 1),
         }

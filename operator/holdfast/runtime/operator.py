@@ -124,7 +124,7 @@ class Operator:
             prepared=lambda: self._prepared,
             frames=self._frames.ages,
             watch_gaps=self._frames.gaps,
-            oldest_key=lambda: self._queue.oldest,
+            queue_stalled=lambda: self._queue.stalled,
             resync_age=lambda: self._resync.age,
             resync_every=settings.resync_every,
             serving=lambda: self._serving,

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from holdfast.runtime.health import MAX_CONTACT_AGE, MAX_FRAME_AGE, MAX_QUEUE_AGE, Health, HealthServer
+from holdfast.runtime.health import MAX_CONTACT_AGE, MAX_FRAME_AGE, MAX_QUEUE_STALL, Health, HealthServer
 
 
 def health(**over: Any) -> Health:
@@ -51,7 +51,7 @@ def test_an_operator_that_cannot_lead_is_healthy_and_not_ready(over: dict[str, A
     ("over", "words"),
     [
         ({"frames": lambda: {"pods": MAX_FRAME_AGE + 1}}, "the watch of pods received nothing for 181s"),
-        ({"oldest_key": lambda: MAX_QUEUE_AGE + 1}, "a job has waited for 121s"),
+        ({"queue_stalled": lambda: MAX_QUEUE_STALL + 1}, "jobs wait, and no worker has taken one for 121s"),
         ({"resync_age": lambda: 99_999.0}, "the last resync was 99999s ago"),
     ],
 )
@@ -62,7 +62,7 @@ def test_each_problem_is_named_with_what_is_allowed(over: dict[str, Any], words:
 
 
 async def test_the_probes_over_http() -> None:
-    server = HealthServer(health(prepared=lambda: False, oldest_key=lambda: 999.0))
+    server = HealthServer(health(prepared=lambda: False, queue_stalled=lambda: 999.0))
     port = await server.start("127.0.0.1", 0)
     try:
         async with ClientSession(f"http://127.0.0.1:{port}") as http:

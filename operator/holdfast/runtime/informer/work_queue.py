@@ -62,6 +62,7 @@ class WorkQueue(Generic[K]):
         self._later: dict[tuple[K, bool], float] = {}  # (key, calm) -> when it is due
         self._heap: list[tuple[float, int, K, bool]] = []
         self._calm_next = False
+        self._taken_at = float("-inf")  # when the last key was given out
         self._count = 0
         self._sleepers: deque[asyncio.Future[None]] = deque()
         self._alarm: tuple[float, asyncio.TimerHandle] | None = None  # when a sleeper must wake even without a new key
@@ -90,6 +91,11 @@ class WorkQueue(Generic[K]):
         """The longest wait of a key in seconds; 0 if none waits."""
         now = self._clock()
         return max(0.0, now - min(self._waiting.oldest(), self._calm.oldest()))
+
+    @property
+    def stalled(self) -> float:
+        """For how many seconds keys wait and none was given out; 0 if none waits."""
+        return min(self.oldest, self._clock() - self._taken_at)
 
     def add(self, key: K) -> None:
         """Work on this key as soon as a worker is free."""
@@ -126,6 +132,7 @@ class WorkQueue(Generic[K]):
                 self._workers.take(self._group_of(key))
                 urgent = line is self._waiting
                 self._busy[key] = _Work(urgent)
+                self._taken_at = self._clock()
                 self._urgent += urgent
                 self._calm_next = urgent
                 self._rouse()

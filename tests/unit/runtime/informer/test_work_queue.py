@@ -291,3 +291,17 @@ async def test_calm_keys_of_namespaces_take_turns(clock: Clock) -> None:
     queue.after(("few", 1), 1.5, calm=True)
     clock.tick(2)
     assert [await queue.get(), await queue.get()] == [("many", 0), ("few", 1)]
+
+
+async def test_a_long_queue_that_moves_is_not_stalled(queue: WorkQueue[str], clock: Clock) -> None:
+    """Breaks if the kubelet restarts an operator because one tenant has many jobs: it would begin again and again."""
+    for name in "abc":
+        queue.add(name)
+    clock.tick(50)
+    assert (queue.oldest, queue.stalled) == (50, 50)
+    await queue.get()
+    clock.tick(50)
+    assert (queue.oldest, queue.stalled) == (100, 50)
+    await queue.get()
+    await queue.get()
+    assert (queue.oldest, queue.stalled) == (0, 0)
