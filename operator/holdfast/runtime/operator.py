@@ -57,7 +57,7 @@ from holdfast.serve.token_bucket import TokenBucket
 log = logging.getLogger(__name__)
 
 FORGET_EVERY = 60.0  # seconds between two clean-ups of memory about deleted objects
-LOOK_FOR_ROOM_EVERY = 1.0  # seconds
+LOOK_FOR_ROOM_EVERY = 0.2  # seconds
 READ_RIGHT_FOR = 60.0  # seconds until the right to read /metrics is reviewed again
 PUBLISH_CA_EVERY = 600.0  # seconds between two looks at the ConfigMap by which Prometheus trusts /metrics
 
@@ -299,9 +299,10 @@ class Operator:
         return not self._lost and self._gate.closed_for < self._settings.lease_duration
 
     async def _wake_those_with_room(self) -> None:
-        """Decide trainings that wait for nodes as soon as others have had their time to take these.
+        """Decide trainings that wait for nodes as soon as they have room.
 
-        No event tells that. The answer is computed again only if something has changed.
+        Each change of a pod, node or job may give it to them, and the end of the time in which others may take nodes,
+        of which no event tells. The answer is computed again only if something has changed.
         """
         while True:
             await asyncio.sleep(LOOK_FOR_ROOM_EVERY)

@@ -1,8 +1,9 @@
 """The operator's copy of the cluster: the newest known version of every object.
 
-Every `put` and `drop` returns the keys of the jobs whose decision may change: the caller enqueues exactly these.
-An older version never replaces a newer one, and a deleted object does not come back, because watch events, lists and
-the answers to own writes arrive in any order.
+Every `put` and `drop` returns the keys of the jobs whose decision may change: the caller enqueues exactly these. Only
+trainings on several nodes that wait for room are left out: `with_room` is asked for them at intervals. An older version
+never replaces a newer one, and a deleted object does not come back, because watch events, lists and the answers to own
+writes arrive in any order.
 """
 
 import logging
@@ -150,13 +151,11 @@ class Cache:
         except _UNREADABLE as error:
             message = f"{error}"[:1024]
             self.malformed[key] = Malformed(uid, version_of(raw), message, _without_managed_fields(raw))
-            return {key} | self._note_job(key)
+            self._room_book.note_job(key, None)
+            return {key}
         self._notify(before, job)
-        return {key} | self._note_job(key)
-
-    def _note_job(self, key: Key) -> set[Key]:
-        """The jobs for which this one makes room."""
-        return self.with_room() if self._room_book.note_job(key, self.jobs.get(key)) else set()
+        self._room_book.note_job(key, job)
+        return {key}
 
     def _job_and_pods(self, key: tuple[str, str]) -> tuple[TrainingJob | None, tuple[PodView, ...]]:
         return self.jobs.get(Key(*key)), self.pods(Key(*key))
@@ -171,7 +170,7 @@ class Cache:
             self._versions["jobs"].forget(key, uid)
             del self.jobs[key]
             self._notify(job, None)
-            self._note_job(key)
+            self._room_book.note_job(key, None)
 
     def _drop_job(self, key: Key, uid: str, version: int) -> set[Key]:
         if not self._versions["jobs"].record_deletion(key, uid, version):
@@ -179,7 +178,8 @@ class Cache:
         self.malformed.pop(key, None)
         if job := self.jobs.pop(key, None):
             self._notify(job, None)
-        return {key} | self._note_job(key)
+        self._room_book.note_job(key, None)
+        return {key}
 
     # --- pods
 
@@ -206,8 +206,7 @@ class Cache:
         self._pods[key][view.uid] = self._by_uid[view.uid] = view
         if view.node:
             self._by_node[view.node].add(view.uid)
-        if self._room_book.note_pod(key, before, view):
-            touched |= self.with_room()
+        self._room_book.note_pod(key, before, view)
         return touched | {key} if _differs(before, view) else touched
 
     def forget_pod(self, name: Key, uid: str) -> None:
@@ -232,7 +231,8 @@ class Cache:
             self._by_node[view.node].discard(uid)
             if not self._by_node[view.node]:
                 del self._by_node[view.node]
-        return {key} | (self.with_room() if self._room_book.note_pod(key, view, None) else set())
+        self._room_book.note_pod(key, view, None)
+        return {key}
 
     # --- nodes
 
@@ -287,8 +287,8 @@ class Cache:
         }
 
     def _acquiring_jobs(self) -> set[Key]:
-        """The jobs that wait for a node; of those that wait for several, the ones that have room for all now."""
-        return self.with_room() | {
+        """The jobs whose pods wait for a node."""
+        return {
             key
             for key, job in self.jobs.items()
             for attempt in (job.status.current, job.status.successor)

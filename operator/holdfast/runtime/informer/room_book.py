@@ -29,27 +29,25 @@ class RoomBook:
         self._passed_over: set[Waiting] = set()  # those that had room for long, and did not begin
         self._room: Room | None = None
 
-    def note_job(self, key: Name, job: TrainingJob | None) -> bool:
-        """Note the newest version of a job, or None if it is gone; True if others may have room now."""
+    def note_job(self, key: Name, job: TrainingJob | None) -> None:
+        """Note the newest version of a job, or None if it is gone."""
         attempts = (job.status.current, job.status.successor) if job else ()
         waits = any(is_waiting(one) for one in attempts)
         for one in attempts:
             if one is not None and one.nodes > 1 and one.created_at is not None:
                 self._turns[key[0]] = max(self._turns.get(key[0], one.created_at), one.created_at)
-        if not waits and key not in self._asks and key not in self._changed:
-            return False
-        self._changed.add(key)
-        self._room = None
-        return True
+        if waits or key in self._asks:
+            self._changed.add(key)
+            self._room = None
 
-    def note_pod(self, key: Name, before: PodView | None, after: PodView | None) -> bool:
-        """Note that a pod of the job has changed; True if a node has more room than before."""
+    def note_pod(self, key: Name, before: PodView | None, after: PodView | None) -> None:
+        """Note that a pod of the job has changed."""
         was, now = _place(before), _place(after)
         if key in self._asks:
             self._changed.add(key)
             self._room = None
         if was == now:
-            return False
+            return
         if before is not None and was is not None:
             self._held[was].pop(before.uid, None)
             if not self._held[was]:
@@ -57,7 +55,6 @@ class RoomBook:
         if after is not None and now is not None:
             self._held[now][after.uid] = after.requests
         self._room = None
-        return was is not None
 
     def note_nodes(self) -> None:
         """Note that the nodes have changed."""
