@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from holdfast.api import names
 from holdfast.api.errors import HoldfastError
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.core.observe.config import OperatorConfig
@@ -155,7 +156,7 @@ class Cache:
             return {key}
         self._notify(before, job)
         self._room_book.note_job(key, job)
-        return {key}
+        return {key} if before is None or _is_other_job(before, job) else set()
 
     def _job_and_pods(self, key: tuple[str, str]) -> tuple[TrainingJob | None, tuple[PodView, ...]]:
         return self.jobs.get(Key(*key)), self.pods(Key(*key))
@@ -363,6 +364,19 @@ class Cache:
 def _without_managed_fields(raw: Raw) -> Raw:
     """The object without the field that takes most of its memory and that nothing reads."""
     return {**raw, "metadata": {name: value for name, value in raw["metadata"].items() if name != "managedFields"}}
+
+
+def _is_other_job(before: TrainingJob, after: TrainingJob) -> bool:
+    """True if a decision may depend on the difference. It does not on other annotations, or on labels: people and
+    programs change these as often as they like.
+    """
+
+    def read(job: TrainingJob) -> tuple[object, ...]:
+        meta = job.metadata
+        requests = (meta.annotations.get(names.ANNOTATION_MOVE), meta.annotations.get(names.ANNOTATION_CHECKPOINT))
+        return meta.generation, meta.deletion_timestamp, requests, job.status
+
+    return read(before) != read(after)
 
 
 def _differs(before: PodView | None, after: PodView) -> bool:

@@ -4,6 +4,7 @@ import pytest
 from tests.support.operator.fake_api_server import raw_job, raw_node, raw_pod
 from tests.support.operator.whole_lists import replace_all
 
+from holdfast.api import names
 from holdfast.runtime.informer.cache import Cache, Key
 
 A = Key("ns", "a")
@@ -61,6 +62,27 @@ def test_a_spec_is_read_again_only_when_its_generation_changed(cache: Cache) -> 
         changed["spec"]["suspend"] = version == 12
         cache.put_job(changed)
         assert cache.jobs[A].spec.suspend is (version == 12)
+
+
+# Breaks if each label or annotation that people and programs write costs a decision, or if a request is not seen.
+@pytest.mark.parametrize(
+    ("change", "seen"),
+    [
+        ({"annotations": {"example.org/seen": "1"}}, False),
+        ({"labels": {"team": "vision"}}, False),
+        ({"finalizers": ["example.org/keep"]}, False),
+        ({"annotations": {names.ANNOTATION_MOVE: "1"}}, True),
+        ({"annotations": {names.ANNOTATION_CHECKPOINT: "1"}}, True),
+        ({"generation": 2}, True),
+        ({"deletionTimestamp": "2026-11-21T12:00:00Z"}, True),
+    ],
+)
+def test_only_what_decisions_read_of_a_job_queues_it(cache: Cache, change: dict[str, Any], seen: bool) -> None:
+    cache.put_job(raw_job(version=10))
+    changed = raw_job(version=11)
+    changed["metadata"] |= change
+    assert cache.put_job(changed) == ({A} if seen else set())
+    assert cache.jobs[A].metadata.resource_version == "11"
 
 
 def test_a_pod_wakes_its_job_only_if_a_decision_may_depend_on_the_change(cache: Cache) -> None:
