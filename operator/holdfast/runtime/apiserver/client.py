@@ -29,7 +29,8 @@ POOL_SIZE = 100
 RELOAD_EVERY = 10.0  # seconds between two readings of the kubeconfig because of a 401
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 PAGE = 500
-PAGE_AGAIN = 1.0  # seconds until a page is asked for again, if the server names no time
+PAGE_AGAIN = 0.1  # seconds until a page is asked for again, if the server names no time; doubled each time
+LONGEST_PAGE_AGAIN = 2.0
 PAGE_PATIENCE = 60.0  # seconds; the continue token of a list is good for five minutes
 WATCH_SECONDS = 300
 
@@ -280,12 +281,13 @@ class Client:
 
     async def _page(self, path: str, query: Mapping[str, str | int]) -> dict[str, Any]:
         """One page. The first one is not asked for again if no server answers: there may be none."""
-        until = monotonic() + PAGE_PATIENCE
+        until, again = monotonic() + PAGE_PATIENCE, PAGE_AGAIN
         while True:
             try:
                 return await self.request("GET", path, params=query)
             except ApiError as error:
-                pause = PAGE_AGAIN if error.retry_after is None else error.retry_after
+                pause = again if error.retry_after is None else error.retry_after
+                again = min(2 * again, LONGEST_PAGE_AGAIN)
                 is_lost = error.status == 0 and "continue" not in query
                 if is_lost or not error.transient or monotonic() + pause > until:
                     raise

@@ -1,4 +1,5 @@
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from aiohttp import web
@@ -49,9 +50,10 @@ def test_kinds_of_errors() -> None:
 class Pages:
     """A server with a list of five pages, which answers some requests with these statuses first."""
 
-    def __init__(self, *refusals: int, first: bool = False) -> None:
+    def __init__(self, *refusals: int, first: bool = False, retry_after: str | None = "0") -> None:
         self.refusals = list(refusals)
         self.first = first
+        self.headers = {"Retry-After": retry_after} if retry_after else {}
         self.asked: list[str] = []
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -60,7 +62,7 @@ class Pages:
         self.asked.append(place)
         if self.refusals and (place != "0" or self.first):
             body = {"reason": "TooManyRequests", "message": "slow down"}
-            return web.json_response(body, status=self.refusals.pop(0), headers={"Retry-After": "0"})
+            return web.json_response(body, status=self.refusals.pop(0), headers=self.headers)
         after = {"continue": str(int(place) + 1)} if place != "4" else {}
         return web.json_response({"metadata": {"resourceVersion": "7", **after}, "items": [{"page": place}]})
 
@@ -82,6 +84,18 @@ async def test_a_page_that_is_refused_is_asked_for_again_and_no_other_one(first:
     assert await server.read() == ["0", "1", "2", "3", "4"]
     assert len(server.asked) == 5 + 3
     assert sorted(server.asked) == server.asked
+
+
+async def test_a_refused_page_waits_as_long_as_the_server_says_and_otherwise_shortly() -> None:
+    """Breaks if a new leader waits for a second at each refusal of a server that names no time."""
+    times = []
+    for retry_after in (None, "0.5"):
+        began = monotonic()
+        assert len(await Pages(429, retry_after=retry_after).read()) == 5
+        times.append(monotonic() - began)
+    assert times[0] >= 0.1
+    assert times[0] < 1
+    assert times[1] >= 0.5
 
 
 async def test_a_list_that_has_expired_is_an_error() -> None:
