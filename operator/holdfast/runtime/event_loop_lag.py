@@ -7,9 +7,11 @@ from time import monotonic
 EVERY = 0.5  # seconds
 
 
-async def measure_lag(observe: Callable[[float], None], clock: Callable[[], float] = monotonic) -> None:
-    """Pass the lag in seconds to `observe` every half second, for ever."""
+async def measure_lag(
+    observe: Callable[[float], None], clock: Callable[[], float] = monotonic, every: float = EVERY
+) -> None:
+    """Pass the lag in seconds to `observe` every `every` seconds, for ever."""
     while True:
-        due = clock() + EVERY
-        await asyncio.sleep(EVERY)
+        due = clock() + every
+        await asyncio.sleep(every)
         observe(max(clock() - due, 0.0))
