@@ -106,7 +106,11 @@ def run(settings: Settings) -> int:
     """Run the operator until SIGTERM; its exit code."""
     logs.configure(settings.log_level)
     garbage.search_rarely()
-    return asyncio.run(operator.run(settings))
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(operator.run(settings))
+    finally:
+        loop.close()  # asyncio.run would wait for tasks of kopf that never end
 
 
 def release(kubeconfig: Path | None, namespace: str, deadline: float) -> str:

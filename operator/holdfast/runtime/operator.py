@@ -10,7 +10,7 @@ import asyncio
 import logging
 import signal
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -186,12 +186,11 @@ class Operator:
         log.info("health on port %d", port)
         try:
             self._spawn(self._own_pod.run(), "own-pod")
-            started = await self._or_stop(self._prepare()) and await self._or_stop(self._elector.acquire())
-            if started:
+            if await self._or_stop(self._prepare()) and await self._or_stop(self._elector.acquire()):
                 self._spawn(self._elector.keep(), "lease")
-                started = await self._or_stop(self._lead())
-            failed = await self._supervise() if started else self._failure()
-            return await self._wind_down(failed)
+                if await self._or_stop(self._lead()):
+                    await self._or_stop(asyncio.Event().wait())
+            return await self._wind_down(self._failure())
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -199,7 +198,7 @@ class Operator:
             await self._metrics_server.stop()
             await self._health_server.stop()
 
-    async def _or_stop(self, work: Coroutine[Any, Any, None]) -> bool:
+    async def _or_stop(self, work: Coroutine[Any, Any, object]) -> bool:
         """Run `work` until it is done, a stop is requested or a part ends; True if it is done."""
         task, stop = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
         await asyncio.wait({task, stop, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
@@ -265,9 +264,9 @@ class Operator:
         if settings.metrics_auth == "on":
             self._spawn(_publish_ca(ca, settings.namespace), "ca-for-metrics")
         watches = Watches(self._client, self._cache, self._queue, self._frames)
-        self._spawn(watches.run(), "watches")
-        await watches.ready()
+        await watches.start()
         _install_signal_handlers(self.stop)
+        self._spawn(watches.run(), "watches")
         log.info("leading: %d jobs, %d nodes", len(self._cache.jobs), len(self._cache.cluster.nodes))
 
     async def _serve(self, ca: KeyPair) -> None:
@@ -329,10 +328,6 @@ class Operator:
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._tasks.append(asyncio.create_task(work, name=name))
 
-    async def _supervise(self) -> BaseException | None:
-        await wait_for_end(self._stop, self._tasks)
-        return self._failure()
-
     def _failure(self) -> BaseException | None:
         """The error of a part that ended unexpectedly, None if all parts run."""
         for task in self._tasks:
@@ -366,24 +361,11 @@ class Operator:
                     await self._profiles.flush()
                     await self._events.flush()
         for task in self._tasks:
-            if task.get_name() != "watches":
-                task.cancel()
+            task.cancel()
         await asyncio.sleep(0)
         if not self._lost:
             await self._elector.release()
         return 1 if failed else 0
-
-
-async def wait_for_end(stop: asyncio.Event, parts: Sequence[asyncio.Task[None]]) -> None:
-    """Return when a stop is requested, or a part has ended.
-
-    When the watches fail, kopf cancels every task of the event loop that began after them, also the one that waits for
-    the stop. So a task that ended does not mean a stop: the watches end with their error a moment later.
-    """
-    while not stop.is_set() and not any(part.done() for part in parts):
-        waiting = asyncio.create_task(stop.wait())
-        await asyncio.wait({waiting, *parts}, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
 
 
 def _readers(settings: Settings, client: Client) -> ReviewedTokens[Reader] | None:

@@ -1,12 +1,14 @@
 """The watches. Only this module imports kopf, and only as an informer.
 
 Its handlers put objects into the cache and the affected keys into the queue. They make no API call, finalizer,
-annotation or Event.
+annotation or Event. Its tasks are spawned and awaited here. If one watch fails, `kopf.operator` cancels every task of
+the process, also writes in flight, and then waits for those that do not end: its other watches, which wait for a login
+that does not come.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from time import monotonic
 from typing import Any
 
@@ -134,7 +136,7 @@ async def _login(client: Client, frames: Frames) -> Any:
 
 
 class Watches:
-    """All watches of the operator, in one task that must not end before `stop`."""
+    """All watches of the operator."""
 
     def __init__(self, client: Client, cache: Cache, queue: WorkQueue[Key], frames: Frames) -> None:
         self._client = client
@@ -142,8 +144,7 @@ class Watches:
         self._frames = frames
         self._registry = kopf.OperatorRegistry()
         self._settings = _settings()
-        self._stop = asyncio.Event()
-        self._ready = asyncio.Event()
+        self._parts: Collection[asyncio.Task[Any]] = ()
         self._cache = cache
         self._register()
 
@@ -177,28 +178,25 @@ class Watches:
             else:
                 self._queue.add(key)
 
-    async def run(self) -> None:
-        """Watch until `stop`. Raises WatchDiedError, or kopf's own error, if the watches end before."""
+    async def start(self) -> None:
+        """Begin to watch; `run` must follow. This replaces the signal handlers: install them again."""
         self._frames.start()
-        await kopf.operator(
-            registry=self._registry,
-            settings=self._settings,
-            clusterwide=True,
-            standalone=True,
-            identity="holdfast",
-            stop_flag=self._stop,
-            ready_flag=self._ready,
+        self._parts = await kopf.spawn_tasks(
+            registry=self._registry, settings=self._settings, clusterwide=True, standalone=True, identity="holdfast"
         )
-        if not self._stop.is_set():
-            raise WatchDiedError("the watches ended unexpectedly; the operator ends and must be restarted")
 
-    async def ready(self) -> None:
-        """Wait until kopf runs. It has replaced the signal handlers then; install them again."""
-        await self._ready.wait()
-
-    def stop(self) -> None:
-        """End the watches."""
-        self._stop.set()
+    async def run(self) -> None:
+        """Watch until cancelled. Raises WatchDiedError, or kopf's own error, if the watches end before."""
+        try:
+            ended, _ = await asyncio.wait(self._parts, return_when=asyncio.FIRST_COMPLETED)
+            errors = [part.exception() for part in ended if not part.cancelled()]
+            raise next(
+                filter(None, errors), WatchDiedError("the watches ended; the operator ends and must be restarted")
+            )
+        finally:
+            for part in self._parts:
+                part.cancel()
+            await asyncio.wait(self._parts)
 
 
 class _NoDiff(kopf.DiffBaseStorage):  # type: ignore[misc]

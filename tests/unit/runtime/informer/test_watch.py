@@ -1,11 +1,14 @@
-"""The clock of the watches, and what an event does; they watch a real API server in tests/integration/runtime."""
+"""The clock and the end of the watches, and what an event does. Real watches are in tests/integration/runtime."""
 
+import asyncio
 from typing import Any
 
+import kopf
 import pytest
 from tests.support.operator.fake_api_server import Clock, raw_job, raw_node, raw_pod
 
 from holdfast.runtime.apiserver.client import PAGE
+from holdfast.runtime.errors import WatchDiedError
 from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.runtime.informer.watch import RESOURCES, Frames, Watches, _settings
 from holdfast.runtime.informer.work_queue import WorkQueue
@@ -69,3 +72,30 @@ def test_a_watch_is_closed_until_it_is_opened_and_after_its_end() -> None:
     frames.closed("pods")
     clock.tick(3)
     assert frames.gaps() == {"pods": 3.0}
+
+
+@pytest.mark.parametrize("error", [ValueError("not a list"), None])
+async def test_watches_that_die_raise_their_error_and_cancel_no_other_task(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    """Breaks if the death of the watches cuts the writes of workers, or looks like a stop."""
+
+    async def die() -> None:
+        if error:
+            raise error
+
+    parts = [asyncio.create_task(die()), asyncio.create_task(asyncio.Event().wait())]
+
+    async def spawn_tasks(**_: Any) -> list[asyncio.Task[Any]]:
+        return parts
+
+    monkeypatch.setattr(kopf, "spawn_tasks", spawn_tasks)
+    client: Any = None
+    watches = Watches(client, Cache(), WorkQueue[Key](Clock()), Frames())
+    await watches.start()
+    writing = asyncio.create_task(asyncio.Event().wait())
+    with pytest.raises(ValueError if error else WatchDiedError):
+        await asyncio.wait_for(watches.run(), 5)
+    assert parts[1].cancelled()
+    assert not writing.done()
+    writing.cancel()
