@@ -31,12 +31,14 @@ demo: setup ## Watch a training lose three nodes and finish, in a local cluster
 .PHONY: test
 test: setup ## Run the tests: unit, then those that need the local cluster
 	$(BIN)/python -m tests.support.repeat_failed tests/unit tests/model -m "not thorough" -n $(WORKERS) --dist worksteal $(ARGS)
-	$(BIN)/holdfast local build kubernetes versitygw helm promtool prometheus pint
+	$(BIN)/holdfast local build
+	$(BIN)/python -m tests.support.tools helm promtool pint
 	$(BIN)/python -m tests.support.repeat_failed tests/integration tests/e2e -m "not thorough" -n $(WORKERS) --dist worksteal --durations 15 $(ARGS)
 
 .PHONY: test-thorough
 test-thorough: setup ## Run the tests that take half a minute or more each; ARGS="--choose 6 --seed TEXT" runs some of them
-	$(BIN)/holdfast local build kubernetes versitygw helm promtool prometheus alertmanager
+	$(BIN)/holdfast local build
+	$(BIN)/python -m tests.support.tools helm promtool alertmanager
 	$(BIN)/pytest tests -m thorough -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: test-versions

@@ -13,20 +13,20 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 from tests.bench.goals import BY_KEY, Goal, Measured
+from tests.support.tools.catalogue import KWOK
 
 from holdfast_local import toolchain
 
 
 def surroundings() -> dict[str, str]:
     """What was measured and on what, without a name of the machine."""
-    tools = toolchain.TOOLS
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "machine": f"{os.cpu_count()} cores, {round(psutil.virtual_memory().total / 2**30)} GiB, {platform.system()}",
         "python": platform.python_version(),
         "holdfast": version("holdfast"),
-        "kubernetes": toolchain.module_version(tools["kubernetes"]),
-        "kwok": toolchain.module_version(tools["kwok"]),
+        "kubernetes": toolchain.module_version(toolchain.TOOLS["kubernetes"]),
+        "kwok": toolchain.module_version(KWOK),
         "load": f"{os.getloadavg()[2]:.1f}",
     }
 

@@ -16,6 +16,7 @@ from tests.support.cluster.local_cluster import fresh_namespace, running_cluster
 from tests.support.cluster.training_jobs import Pool, pool_nodes, stub, submit
 from tests.support.free_ports import free_port
 from tests.support.operator.operator_process import OperatorProcess
+from tests.support.tools.catalogue import ALERTMANAGER
 from tests.support.waiting import wait_for
 
 from holdfast_local import toolchain
@@ -70,7 +71,7 @@ def alertmanager(folder: Path, webhook: Webhook) -> Iterator[int]:
     }
     (folder / "alertmanager.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     command = [
-        toolchain.build("alertmanager"), f"--config.file={folder / 'alertmanager.yaml'}",
+        toolchain.build(ALERTMANAGER), f"--config.file={folder / 'alertmanager.yaml'}",
         f"--storage.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
     ]  # fmt: skip
     with (folder / "alertmanager.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:

@@ -46,7 +46,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def s3_server(folder: Path) -> Iterator[S3Server]:
     """The S3 server, with a bucket."""
     folder.mkdir()
-    server = S3Server(toolchain.build("versitygw"), folder)
+    server = S3Server(toolchain.build(toolchain.TOOLS["versitygw"]), folder)
     server.start()
     try:
         (folder / server.bucket).mkdir()

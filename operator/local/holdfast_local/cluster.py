@@ -258,8 +258,9 @@ def up(config: ClusterConfig, report: Report | None = None) -> Cluster:
     if config.prometheus:
         monitoring.check_possible()
     wanted = {"kubernetes": True, "versitygw": config.s3, "prometheus": config.prometheus}
-    names = [name for name, needed in wanted.items() if needed]
-    tools = dict(zip(names, map(str, toolchain.build_all(names, report)), strict=True))
+    needed = [toolchain.TOOLS[name] for name, is_needed in wanted.items() if is_needed]
+    built = toolchain.build_all(needed, report)
+    tools = {tool.name: str(binary) for tool, binary in zip(needed, built, strict=True)}
     try:
         with _root_lock(config.root, wait=False):
             _refuse_second(config.root)

@@ -107,12 +107,12 @@ def build_command(
         list[ToolName] | None, typer.Argument(metavar="TOOL", help="Names of tools.", show_default="all")
     ] = None,
 ) -> None:
-    """Build tools in advance, such as kubernetes, versitygw (S3), prometheus and helm.
+    """Build the tools of a cluster in advance: kubernetes, versitygw (S3), prometheus.
 
     The first build takes minutes. A tool that is already in the cache is not built again. While the first tool of the
     list is built, the others are built beside it.
     """
-    for binary in build_all([*(tools or TOOLS)], ConsoleReport(error_console())):
+    for binary in build_all([TOOLS[name] for name in tools or TOOLS], ConsoleReport(error_console())):
         _say(str(binary))
 
 

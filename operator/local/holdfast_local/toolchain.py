@@ -47,6 +47,7 @@ class Tool:
         space: bytes of free disk that a cold build needs.
         estimate: how long a cold build takes on 2 cores that have nothing else to do, for people.
         folder: of the module, for a tool that shares its module with another one.
+        modules: where that folder is; None: among the modules of this package.
     """
 
     name: str
@@ -58,31 +59,15 @@ class Tool:
     space: int = 2 * _GIB
     estimate: str = "about 1 minute"
     folder: str = ""
+    modules: Path | None = None
 
     @property
     def sources(self) -> Path:
         """The folder of the tool's go.mod and go.sum."""
-        return MODULES / (self.folder or self.name)
+        return (self.modules or MODULES) / (self.folder or self.name)
 
 
 _VERSION = "k8s.io/component-base/version"
-_PROMETHEUS = "github.com/prometheus/prometheus"
-_ALERTMANAGER = "github.com/prometheus/alertmanager"  # later versions than 0.31.1 need files that their module lacks
-
-
-def _of_prometheus(name: str) -> Tool:
-    """One of the two programs of Prometheus' repository: they share the module here, and most of what is compiled."""
-    return Tool(
-        name,
-        f"{_PROMETHEUS}/cmd/{name}",
-        _PROMETHEUS,
-        stamp=("github.com/prometheus/common/version.Version=%",),
-        # Without the clients of clouds, which find targets: they are most of the build.
-        tags=("remove_all_sd", "enable_kubernetes_sd"),
-        space=3 * _GIB,
-        estimate="about 3 minutes",
-        folder="prometheus",
-    )
 
 
 class ToolName(StrEnum):
@@ -90,13 +75,7 @@ class ToolName(StrEnum):
 
     KUBERNETES = "kubernetes"
     VERSITYGW = "versitygw"
-    KWOK = "kwok"
-    JOBSET = "jobset"
-    HELM = "helm"
-    PROMTOOL = "promtool"
     PROMETHEUS = "prometheus"
-    ALERTMANAGER = "alertmanager"
-    PINT = "pint"
 
 
 TOOLS = {
@@ -117,26 +96,16 @@ TOOLS = {
             "github.com/versity/versitygw",
             stamp=("main.Version=%",),
         ),
-        Tool("kwok", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", stamp=("sigs.k8s.io/kwok/pkg/consts.Version=%",)),
         Tool(
-            "jobset",
-            "sigs.k8s.io/jobset",
-            "sigs.k8s.io/jobset",
-            stamp=("sigs.k8s.io/jobset/pkg/version.GitVersion=%",),
+            "prometheus",
+            "github.com/prometheus/prometheus/cmd/prometheus",
+            "github.com/prometheus/prometheus",
+            stamp=("github.com/prometheus/common/version.Version=%",),
+            # Without the clients of clouds, which find targets: they are most of the build.
+            tags=("remove_all_sd", "enable_kubernetes_sd"),
+            space=3 * _GIB,
             estimate="about 3 minutes",
         ),
-        Tool(
-            "helm", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", stamp=("helm.sh/helm/v4/internal/version.version=%",)
-        ),
-        _of_prometheus("promtool"),
-        _of_prometheus("prometheus"),
-        Tool(
-            "alertmanager",
-            f"{_ALERTMANAGER}/cmd/alertmanager",
-            _ALERTMANAGER,
-            stamp=("github.com/prometheus/common/version.Version=%",),
-        ),
-        Tool("pint", "github.com/cloudflare/pint/cmd/pint", "github.com/cloudflare/pint", stamp=("main.version=%",)),
     )
 }
 
@@ -147,8 +116,8 @@ def module_version(tool: Tool, module: str = "") -> str:
     found = re.search(rf"^\s*{re.escape(module)} (v\S+)", (tool.sources / "go.mod").read_text(), re.MULTILINE)
     if not found:
         raise ToolError(
-            f"tools/{tool.sources.name}/go.mod does not require {module}: "
-            "the installation is damaged, reinstall holdfast"
+            f"{tool.sources / 'go.mod'} does not require {module}: the installation is damaged; "
+            "reinstall holdfast-local"
         )
     return found[1]
 
@@ -159,7 +128,7 @@ def minimum_go(tool: Tool) -> golang.Version:
     version = golang.parse_version(f"go{found[1]}") if found else None
     if not version:
         raise ToolError(
-            f"tools/{tool.sources.name}/go.mod names no Go version: the installation is damaged, reinstall holdfast"
+            f"{tool.sources / 'go.mod'} names no Go version: the installation is damaged; reinstall holdfast-local"
         )
     return version
 
@@ -226,26 +195,26 @@ class _Processes:
                     os.killpg(self._newest.pid, signal.SIGKILL)
 
 
-def build_all(names: Sequence[str], report: Report) -> list[Path]:
+def build_all(tools: Sequence[Tool], report: Report) -> list[Path]:
     """The binaries of these tools. While the first of them is built, the others are built beside it, one by one.
 
     Raises ToolError, as `build`.
     """
     with ThreadPoolExecutor(1) as pool:
         processes = _Processes(beside=True)
-        others = pool.submit(lambda: [build(name, report, processes) for name in names[1:]])
+        others = pool.submit(lambda: [build(tool, report, processes) for tool in tools[1:]])
         try:
-            return [*(build(name, report) for name in names[:1]), *others.result()]
+            return [*(build(tool, report) for tool in tools[:1]), *others.result()]
         except BaseException:
             processes.end()
             raise
 
 
-def build(name: str, report: Report | None = None, processes: _Processes | None = None) -> Path:
+def build(tool: Tool, report: Report | None = None, processes: _Processes | None = None) -> Path:
     """The binary of a tool, built if neither the cache nor, for Kubernetes, KUBEBUILDER_ASSETS has it.
 
     Args:
-        name: a key of TOOLS.
+        tool: what is built.
         report: gets what is being built, and how far it is.
         processes: what starts the build's processes.
 
@@ -256,24 +225,21 @@ def build(name: str, report: Report | None = None, processes: _Processes | None 
         ToolError: no Go and no way to get it, too little disk space, or the build failed.
     """
     report, processes = report or Silent(), processes or _Processes()
-    if name not in TOOLS:
-        raise ToolError(f"unknown tool {name!r}: known tools are {', '.join(TOOLS)}")
-    tool = TOOLS[name]
     binary = cached(tool)
     if binary.exists():
         return binary
-    if name == ToolName.KUBERNETES and (found := assets.find(partial(module_version, tool), report)):
+    if tool.name == ToolName.KUBERNETES and (found := assets.find(partial(module_version, tool), report)):
         return found
     folder = binary.parent
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        waiting = f"another process is building {name}: waiting for it"
+        waiting = f"another process is building {tool.name}: waiting for it"
         lock = folder.with_name(f".{folder.name}.lock")
         with exclusive(lock, lambda: report.note(waiting), cancelled=processes.ended):
             if not binary.exists():
                 _build_into(tool, folder, report, processes)
     except OSError as error:
-        raise ToolError(f"{name} cannot be built below {folder.parent}: {error.strerror or error}") from error
+        raise ToolError(f"{tool.name} cannot be built below {folder.parent}: {error.strerror or error}") from error
     return binary
 
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 import yaml
 from tests.bench.control_plane.controller_process import ControllerProcess
 from tests.bench.waiting import until
+from tests.support.tools.catalogue import JOBSET
 from tests.support.waiting import wait_for
 
 from holdfast_local import golang, ports, toolchain
@@ -30,7 +31,7 @@ RIGHTS = "config/components/rbac/role.yaml"
 
 def version() -> str:
     """The version that is measured."""
-    return toolchain.module_version(toolchain.TOOLS["jobset"])
+    return toolchain.module_version(JOBSET)
 
 
 class JobSetController(ControllerProcess):
@@ -39,7 +40,7 @@ class JobSetController(ControllerProcess):
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._folder = cluster.root / "jobset"
-        self._binary = toolchain.build("jobset")
+        self._binary = toolchain.build(JOBSET)
         self._module = _module()
 
     def __enter__(self) -> Self:
@@ -112,10 +113,11 @@ def _configuration(certificates: Path) -> dict[str, Any]:
 
 def _module() -> Path:
     """The folder of the module's sources, where its CRDs are. ToolError if it cannot be fetched."""
-    tool = toolchain.TOOLS["jobset"]
-    go = golang.find(toolchain.minimum_go(tool), Silent())
-    command = [str(go.command), "mod", "download", "-json", f"{tool.module}@{version()}"]
-    done = subprocess.run(command, cwd=tool.sources, env=go.environment(), capture_output=True, text=True, check=False)
+    go = golang.find(toolchain.minimum_go(JOBSET), Silent())
+    command = [str(go.command), "mod", "download", "-json", f"{JOBSET.module}@{version()}"]
+    done = subprocess.run(
+        command, cwd=JOBSET.sources, env=go.environment(), capture_output=True, text=True, check=False
+    )
     if done.returncode:
-        raise ToolError(f"the sources of {tool.module} cannot be fetched: {done.stdout[-500:]}{done.stderr[-500:]}")
+        raise ToolError(f"the sources of {JOBSET.module} cannot be fetched: {done.stdout[-500:]}{done.stderr[-500:]}")
     return Path(json.loads(done.stdout)["Dir"])

@@ -8,6 +8,7 @@ import yaml
 from tests.bench.api import Api
 from tests.bench.control_plane.controller_process import ControllerProcess
 from tests.bench.waiting import until
+from tests.support.tools.catalogue import KWOK
 
 from holdfast_local import toolchain
 from holdfast_local.cluster import Cluster
@@ -118,7 +119,7 @@ class Kwok(ControllerProcess):
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._binary = toolchain.build("kwok")
+        self._binary = toolchain.build(KWOK)
 
     def __enter__(self) -> Self:
         folder = self._cluster.root / "kwok"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from scripts.generate.dashboards.files import ALL
+from tests.support.tools.catalogue import PINT, PROMTOOL
 
 from holdfast_local import toolchain
 
@@ -128,13 +129,13 @@ CASES = (
 @pytest.fixture(scope="session")
 def promtool() -> Path:
     """Prometheus' tool for rules, built once into the user's cache."""
-    return toolchain.build("promtool")
+    return toolchain.build(PROMTOOL)
 
 
 @pytest.fixture(scope="session")
 def pint() -> Path:
     """Another tool for rules, built once into the user's cache."""
-    return toolchain.build("pint")
+    return toolchain.build(PINT)
 
 
 def run(promtool: Path, *args: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from scripts.generate.dashboards.files import files
 from tests.support.cluster.local_cluster import apply
+from tests.support.tools.catalogue import HELM
 
 from holdfast.api import crds, names, rbac
 from holdfast.runtime.settings import Settings
@@ -30,7 +31,7 @@ Manifest = dict[str, Any]
 @pytest.fixture(scope="session")
 def helm() -> Path:
     """Helm, built once into the user's cache."""
-    return toolchain.build("helm")
+    return toolchain.build(HELM)
 
 
 def run(helm: Path, *args: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:

@@ -15,6 +15,7 @@ from tests.support.cluster.local_cluster import exists, fresh_namespace, get, it
 from tests.support.cluster.training_jobs import stub, submit
 from tests.support.guard import temporary_folder
 from tests.support.operator import operator_image
+from tests.support.tools.catalogue import HELM
 from tests.support.waiting import wait_for
 
 from holdfast.api import names, rbac
@@ -49,7 +50,7 @@ class Release:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self._helm = toolchain.build("helm")
+        self._helm = toolchain.build(HELM)
         self._place = ("--namespace", NAMESPACE, "--kubeconfig", str(cluster.admin_kubeconfig))
 
     def helm(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:

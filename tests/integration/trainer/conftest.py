@@ -80,7 +80,7 @@ class S3Server:
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """One server for the whole session."""
-    server = S3Server(toolchain.build("versitygw"), tmp_path_factory.mktemp("s3"))
+    server = S3Server(toolchain.build(toolchain.TOOLS["versitygw"]), tmp_path_factory.mktemp("s3"))
     server.start()
     (server.folder / server.bucket).mkdir()
     yield server

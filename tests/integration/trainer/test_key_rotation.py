@@ -26,7 +26,7 @@ FIRST, SECOND = ("first", "first-secret"), ("second", "second-secret")
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[S3Server]:
     """A server with the user `first`."""
-    found = S3Server(toolchain.build("versitygw"), tmp_path / "s3", tmp_path / "iam")
+    found = S3Server(toolchain.build(toolchain.TOOLS["versitygw"]), tmp_path / "s3", tmp_path / "iam")
     for folder in ("s3/runs", "iam"):
         (tmp_path / folder).mkdir(parents=True)
     found.start()

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 from scripts.generate.dashboards.files import ALL
+from tests.support.tools.catalogue import PINT
 
 from holdfast_local import toolchain
 from holdfast_local.cluster import Cluster
@@ -91,7 +92,7 @@ def pint_online(cluster: Cluster, folder: Path) -> set[tuple[str, str]]:
     looks = f'check "promql/series" {{\n  lookbackRange = "10m"\n  lookbackStep  = "{STEP}s"\n}}\n'
     settings = PINT_SETTINGS.read_text(encoding="utf-8") + server + looks
     (folder / "pint.hcl").write_text(settings, encoding="utf-8")
-    command = [toolchain.build("pint"), "--no-color", "--config", folder / "pint.hcl", "lint"]
+    command = [toolchain.build(PINT), "--no-color", "--config", folder / "pint.hcl", "lint"]
     done = subprocess.run(
         [*command, "--fail-on", "fatal", "--json", folder / "pint.json", RULES],
         capture_output=True, text=True, timeout=120, check=False,

@@ -60,7 +60,7 @@ def refused(folder: Path) -> str:
     """What is said about the folder, when the tools are built instead."""
     heard = Heard()
     with pytest.raises(ToolError, match="building kubernetes failed"):
-        build("kubernetes", heard)
+        build(TOOLS["kubernetes"], heard)
     assert len(heard.steps) == 1, "it is built instead"
     (note,) = heard.notes
     return note.removeprefix(f"KUBEBUILDER_ASSETS={folder} is not used: ")
@@ -68,7 +68,7 @@ def refused(folder: Path) -> str:
 
 def test_programs_of_the_right_versions_are_used_and_nothing_is_built(folder: Path) -> None:
     heard = Heard()
-    found = build("kubernetes", heard)
+    found = build(TOOLS["kubernetes"], heard)
     assert {found.with_name(name) for name in TOOLS["kubernetes"].links} == {*folder.iterdir()}
     assert (heard.notes, heard.steps) == ([], [])
 
@@ -110,9 +110,9 @@ def test_what_the_cache_has_is_used_first(folder: Path, tmp_path: Path, monkeypa
     build_it = 'while [ "$1" != -o ]; do shift; done; touch "$2"'
     write(tmp_path / "bin", "go", f"case $1 in env) echo go1.99.0;; list) echo x;; *) {build_it};; esac")
     monkeypatch.delenv("KUBEBUILDER_ASSETS")
-    built = build("kubernetes")
+    built = build(TOOLS["kubernetes"])
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(folder))
-    assert build("kubernetes") == built
+    assert build(TOOLS["kubernetes"]) == built
 
 
 def test_a_folder_that_is_gone_is_named(folder: Path) -> None:

@@ -43,7 +43,7 @@ def binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A multi-call binary whose `etcd` is a script; write it, then call `up`."""
     folder = tmp_path / "tool"
     folder.mkdir()
-    monkeypatch.setattr(toolchain, "build_all", lambda names, _report: [folder / name for name in names])
+    monkeypatch.setattr(toolchain, "build_all", lambda tools, _report: [folder / tool.name for tool in tools])
     return folder / "etcd"
 
 
