@@ -78,7 +78,6 @@ COMMANDS: Final[dict[str, Place | Plugin]] = {
         LOCAL,
         "Run a local Kubernetes cluster with S3 and simulated GPU nodes, without containers.",
     ),
-    "operator": Place("holdfast_cli.operator:app", "Run the operator, or prepare its removal."),
 }
 
 

@@ -1,6 +1,6 @@
-"""The operator's own program: `holdfast-operator`, or `python -m holdfast.runtime`. It needs no extra.
+"""The operator's program: `holdfast-operator`, or `python -m holdfast.runtime`.
 
-Each field of Settings is a flag and a HOLDFAST_* environment variable; `holdfast operator` offers the same ones.
+Each field of Settings is a flag and a HOLDFAST_* environment variable.
 """
 
 import argparse
@@ -128,7 +128,8 @@ def release(kubeconfig: Path | None, namespace: str, deadline: float) -> str:
     return f"released {asyncio.run(work())} pods"
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The command line of `holdfast-operator`."""
     parser = argparse.ArgumentParser(prog="holdfast-operator", description=ABOUT)
     commands = parser.add_subparsers(dest="command", required=True, metavar="{run,release}")
     running = commands.add_parser("run", help=ABOUT_RUN, description=ABOUT_RUN)
@@ -166,8 +167,7 @@ def _from_environment(option: Option) -> Any:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The `holdfast-operator` program; its exit code is as in docs/reference/exit-codes.md."""
-    parser = _parser()
-    typed = vars(parser.parse_args(arguments))
+    typed = vars(make_parser().parse_args(arguments))
     try:
         if typed.pop("command") == "release":
             sys.stdout.write(f"{release(**typed)}\n")

@@ -11,6 +11,7 @@ from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
+from holdfast.runtime import command
 from holdfast_local.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -181,12 +182,7 @@ def test_release_before_uninstalling(installed: Cluster, operators: Make, jobs: 
     jobs.create()
     wait_for(lambda: jobs.phase() == "Running", 20, "the job to run")
     operator.stop()
-    from typer.testing import CliRunner
-
-    from holdfast_cli.operator import app
-
-    result = CliRunner().invoke(app, ["release", "--kubeconfig", str(installed.admin_kubeconfig)])
-    assert result.exit_code == 0, result.output
+    assert command.main(["release", "--kubeconfig", str(installed.admin_kubeconfig)]) == 0
     assert "finalizers" not in jobs.pods()["a-1-0"]["metadata"]
     jobs.kubectl("delete", "tj/a", "--wait=false")
     wait_for(lambda: not exists(installed, "pod/a-1-0", jobs.namespace), COLLECTED_IN, "the pod to be gone")

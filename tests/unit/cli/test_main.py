@@ -15,7 +15,6 @@ from holdfast_cli.main import app
         ("simulate --synthetic --zones x", "'--zones': 'x' is not one of 'apart', 'together'."),
         ("simulate --synthetic --load x", "--load: must be numbers with commas, such as 0.6,0.85; got 'x'"),
         ("watch --every x", """'--every': "x": must be a number"""),
-        ("operator run --workers x", """'HOLDFAST_WORKERS'): "x": must be a whole number"""),
         ("local build minikube", "'minikube' is not one of 'kubernetes', 'versitygw', 'prometheus'."),
     ],
 )

@@ -15,6 +15,7 @@ import yaml
 from tests.unit.docs.pages import GENERATED, PAGES, ROOT, Block, blocks, prose, relative
 from typer.testing import CliRunner
 
+from holdfast.runtime import command as holdfast_operator
 from holdfast_cli.check.command import app as check
 from holdfast_cli.main import app
 from holdfast_train.exchange import command as holdfast_train
@@ -60,6 +61,8 @@ def test_a_command_line_parses(block: Block, parse_only: None, monkeypatch: pyte
             case "holdfast", _:
                 result = CliRunner().invoke(app, arguments)
                 assert result.exit_code == 0, f"{block.name}: holdfast {' '.join(arguments)}: {result.output}"
+            case "holdfast-operator", _:
+                holdfast_operator.make_parser().parse_args(arguments)
             case "holdfast-train", _:
                 holdfast_train.make_parser().parse_args(arguments)
             case "make", [target, *_]:

@@ -79,12 +79,11 @@ def test_both_programs_give_a_wrong_address_the_same_code(
     ("arguments", "code"),
     [(["--workers", "0"], ExitCode.USAGE), (["--kubeconfig", "/nowhere"], ExitCode.NO_ANSWER)],
 )
-def test_both_operator_commands_have_the_same_code(arguments: list[str], code: ExitCode) -> None:
-    assert holdfast("operator", "run", *arguments) == code
+def test_the_operator_has_the_codes_of_the_list(arguments: list[str], code: ExitCode) -> None:
     assert operator_command.main(["run", *arguments]) == code
 
 
-@pytest.mark.parametrize("arguments", [["watch"], ["describe", "job"], ["operator", "release"], ["move", "job"]])
+@pytest.mark.parametrize("arguments", [["watch"], ["describe", "job"], ["move", "job"]])
 def test_a_missing_kubeconfig_has_the_code_of_a_cluster_that_does_not_answer(arguments: list[str]) -> None:
     assert holdfast(*arguments, "--kubeconfig", "/nowhere") == ExitCode.NO_ANSWER
 

@@ -10,7 +10,6 @@ import yaml
 
 from holdfast.runtime import command
 from holdfast.runtime.settings import Settings
-from holdfast_cli.operator import app
 
 EXTRAS = ("awscrt", "boto3", "botocore", "filelock", "holdfast_train", "psutil", "rich", "typer")
 UNREACHABLE = {
@@ -82,21 +81,6 @@ def test_a_flag_wins_over_its_variable(started: list[Settings], monkeypatch: pyt
     (found,) = started
     assert (found.workers, found.qps, found.seed) == (5, 7.0, None)
     assert found.patience == {"start_timeout": 3.0, "backoff_base": 0.5}
-
-
-# Breaks if one of the two programs offers an option that the other one does not, or reads it in another way.
-def test_both_programs_read_every_option_alike(started: list[Settings]) -> None:
-    values = {"progress_url": "https://me", "log_level": "DEBUG", "patience": "start_timeout=3"}
-    values |= {"kubeconfig": "/x", "progress_bind": ":1", "health_bind": ":2", "namespace": "n", "seed": "4"}
-    typed = [
-        part
-        for option in command.options()
-        for part in (option.flag, values.get(option.name, str(option.default if option.default is not None else "me")))
-    ]
-    assert command.main(["run", *typed]) == 0
-    with pytest.raises(SystemExit):
-        app(["run", *typed])
-    assert started[0] == started[1]
 
 
 def test_a_wrong_setting_ends_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,14 +4,24 @@ import re
 
 from scripts.generate import commands_page
 
+from holdfast.runtime.command import options
+
 
 # Breaks if a command is left out of the documentation, or shown under another name than it has.
 def test_every_command_is_there() -> None:
     page = commands_page.markdown()
-    for command in ("watch", "describe", "checkpoint", "move", "check", "demo", "version", "local up", "operator run"):
+    for command in ("watch", "describe", "checkpoint", "move", "check", "demo", "version", "local up"):
         assert f"## holdfast {command}\n" in page
         assert f"Usage: holdfast {command} " in page
     assert "holdfast holdfast" not in page
+
+
+# Breaks if a setting of the operator is left out of the documentation.
+def test_every_option_of_the_operator_is_there() -> None:
+    page = commands_page.markdown()
+    for option in options():
+        assert f"| `{option.flag} {option.metavar}` | `{option.variable}` |" in page
+    assert "## holdfast-operator release\n" in page
 
 
 def test_no_line_ends_in_blanks() -> None:
