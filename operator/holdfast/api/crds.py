@@ -1,14 +1,6 @@
-"""The CustomResourceDefinitions, generated from the models.
+"""The CustomResourceDefinitions, generated from the models. `make crds` writes them into files."""
 
-python -m holdfast.api.crds crds            write the files
-python -m holdfast.api.crds --check crds    fail, and show the difference, if a file is out of date
-"""
-
-import argparse
-import difflib
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -23,8 +15,7 @@ from holdfast.api.status import TrainingJobStatus
 
 Manifest = dict[str, Any]
 
-_REMEDY: Final = "Run `python -m holdfast.api.crds crds` and commit the result."
-_HEADER: Final = "# Generated from operator/holdfast/api by `python -m holdfast.api.crds crds`. Do not edit.\n"
+_HEADER: Final = "# Generated from operator/holdfast/api by `make crds`. Do not edit.\n"
 
 
 class _Plain(yaml.SafeDumper):
@@ -129,37 +120,3 @@ def _definition(scope: str, kind: str, plural: str, short: list[str], version: M
             "versions": [version],
         },
     }
-
-
-def differences(folder: Path) -> str:
-    """A unified diff from the files in `folder` to the generated ones; empty if they are equal."""
-    lines: list[str] = []
-    wanted = files()
-    for name in sorted(wanted.keys() | {path.name for path in folder.glob("*.yaml")}):
-        path = folder / name
-        found = path.read_text(encoding="utf-8") if path.exists() else ""
-        lines += difflib.unified_diff(
-            found.splitlines(keepends=True), wanted.get(name, "").splitlines(keepends=True), str(path), "generated"
-        )
-    return "".join(lines)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Write or check the files; the exit code is 1 if a check finds a difference."""
-    parser = argparse.ArgumentParser(prog="python -m holdfast.api.crds", description=__doc__.partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="change nothing, fail if a file is out of date")
-    parser.add_argument("folder", type=Path, help="folder of the YAML files")
-    options = parser.parse_args(arguments)
-    if options.check:
-        difference = differences(options.folder)
-        if difference:
-            sys.stderr.write(f"{difference}\nThe CRDs differ from the models. {_REMEDY}\n")
-        return 1 if difference else 0
-    options.folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files().items():
-        (options.folder / name).write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
