@@ -292,6 +292,11 @@ class TrainingJobStatus(Model):
     """When the job ended."""
 
     @property
+    def is_over(self) -> bool:
+        """True if the job has ended and never runs again."""
+        return self.phase is not None and self.phase.final
+
+    @property
     def uses_checkpoints(self) -> bool:
         """True if the program has held the storage fence. A checkpoint alone tells nothing of an edited program."""
         return self.fenced_program is not None or (self.current is not None and self.current.fenced)

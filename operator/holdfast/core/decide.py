@@ -22,8 +22,7 @@ def decide(snapshot: Snapshot) -> Decision:
     """
     draft = Draft(snapshot)
     job = snapshot.job
-    phase = job.status.phase
-    alive = job.metadata.deletion_timestamp is None and not (phase and phase.final)
+    alive = job.metadata.deletion_timestamp is None and not job.status.is_over
     if alive:
         _settle(draft)
     if draft.created and draft.status is job.status:  # a new job's first pod, which waits for no status
@@ -40,7 +39,7 @@ def decide(snapshot: Snapshot) -> Decision:
 def _settle(draft: Draft) -> None:
     """Fire rows of the table until none fits."""
     for _ in range(ROW_LIMIT):
-        if draft.status.phase and draft.status.phase.final:
+        if draft.status.is_over:
             return
         if not (_fire(draft, Role.CURRENT) or _fire(draft, Role.SUCCESSOR)):
             return

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.api.errors import SpecError
-from holdfast.api.names import API_VERSION, JOB_KIND, JOB_PLURAL, PROFILE_KIND, PROFILE_PLURAL
+from holdfast.api.names import API_VERSION, JOB_KIND, JOB_PLURAL, PROFILE_PLURAL
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import Tier
 from holdfast.api.scalars import parse_time
@@ -100,8 +100,7 @@ def read_jobs(items: Iterable[Mapping[str, Any]]) -> tuple[list[TrainingJob], li
     unreadable: list[Unreadable] = []
     for raw in items:
         try:
-            # Items of a list do not carry their kind.
-            jobs.append(TrainingJob.parse({**raw, "apiVersion": API_VERSION, "kind": JOB_KIND}))
+            jobs.append(TrainingJob.parse(raw))
         except SpecError as error:
             meta = raw.get("metadata") or {}
             unreadable.append(Unreadable(meta.get("namespace", ""), meta.get("name", ""), str(error)))
@@ -160,8 +159,7 @@ async def get_profile(client: Client, name: str) -> CapacityProfile:
 async def list_profiles(client: Client) -> list[CapacityProfile]:
     """All profiles by name. Raises ApiError; SpecError if this version cannot read one."""
     items, _ = await client.list_all(profiles_path())
-    found = [CapacityProfile.parse({**raw, "apiVersion": API_VERSION, "kind": PROFILE_KIND}) for raw in items]
-    return sorted(found, key=lambda profile: profile.metadata.name)
+    return sorted(map(CapacityProfile.parse, items), key=lambda profile: profile.metadata.name)
 
 
 async def annotate_profile(client: Client, profile: CapacityProfile, key: str, value: str) -> None:

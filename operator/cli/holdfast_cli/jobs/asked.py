@@ -96,7 +96,7 @@ def new_id() -> str:
 
 def refuse_final(job: TrainingJob) -> None:
     """Raises CliError if the job is over."""
-    if job.status.phase and job.status.phase.final:
+    if job.status.is_over:
         raise CliError(f"{job.metadata.name} is over ({job.status.phase}): it takes no more requests")
 
 

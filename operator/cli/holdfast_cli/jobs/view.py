@@ -95,7 +95,7 @@ def steps(job: TrainingJob) -> str:
 def eta(job: TrainingJob, now: datetime) -> str:
     """`3m12s`: the time that is left."""
     at = job.status.progress.eta
-    return formats.span(at - now) if at and not (job.status.phase and job.status.phase.final) else formats.NOTHING
+    return formats.span(at - now) if at and not job.status.is_over else formats.NOTHING
 
 
 def slack_text(found: Forecast) -> Text:

@@ -200,5 +200,4 @@ def _silence(lists: Sequence[LiveList]) -> Silence | None:
 
 def final_phase(job: TrainingJob | None) -> Phase | None:
     """The phase of a job that is over, otherwise None."""
-    phase = job.status.phase if job else None
-    return phase if phase and phase.final else None
+    return job.status.phase if job and job.status.is_over else None

@@ -9,7 +9,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from holdfast.api.errors import SpecError
-from holdfast.api.names import API_VERSION, JOB_KIND
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase
 from holdfast.runtime.apiserver.client import Client
@@ -64,7 +63,7 @@ class OneJob:
         found = next((raw for raw in self._jobs.objects if raw["metadata"]["name"] == self._name), None)
         if found is None:
             raise CliError("the job was deleted", code=ExitCode.NOT_FOUND)
-        return TrainingJob.parse({**found, "apiVersion": API_VERSION, "kind": JOB_KIND})
+        return TrainingJob.parse(found)
 
     def draw(self, room: int | None) -> RenderableType:
         """The screen of the job."""
@@ -178,7 +177,7 @@ def others_text(others: Sequence[Raw]) -> Text:
 
 def _plain_state(raw: Raw) -> str:
     try:
-        return view.plain_state(TrainingJob.parse({**raw, "apiVersion": API_VERSION, "kind": JOB_KIND}))
+        return view.plain_state(TrainingJob.parse(raw))
     except SpecError as error:
         return f"Unreadable: {str(error).splitlines()[0]}"
 

@@ -32,7 +32,7 @@ from holdfast_cli.packages.manifest import (
     root,
 )
 from holdfast_cli.packages.stored import fetch, read_package, refuse_existing
-from holdfast_cli.packages.waiting import final, wait, why_failed
+from holdfast_cli.packages.waiting import wait, why_failed
 from holdfast_cli.storage.address import PATIENCE, Found, Where, explained, storage_of
 from holdfast_cli.storage.in_thread import in_thread
 from holdfast_cli.storage.options import Endpoint, Region
@@ -230,7 +230,7 @@ async def _create(client: Client, manifest: Mapping[str, Any]) -> str:
                 f"TrainingJob {name} exists, and does not make a package",
                 hint=f"delete or rename it; a package of {name.removesuffix(SUFFIX)} is made by a job of this name",
             )
-        if not final(before):
+        if not before.status.is_over:
             raise CliError(
                 f"{name} makes a package already", hint=f"holdfast watch {name} -n {namespace} shows it; delete it "
                 f"to begin another one: kubectl delete tj {name} -n {namespace}",

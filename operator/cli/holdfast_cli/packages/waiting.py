@@ -34,10 +34,10 @@ async def _follow(client: Client, namespace: str, name: str, out: Console) -> Tr
         while True:
             job = await job_api.get_job(client, namespace, name)
             for record in job.status.history:
-                if record.number > ended and not final(job):
+                if record.number > ended and not job.status.is_over:
                     ended = record.number
                     out.print(f"attempt {record.number} ended: {record.reason}; another one follows", markup=False)
-            if final(job):
+            if job.status.is_over:
                 return job
             if (now := doing(job)) != said:
                 said = now
@@ -46,11 +46,6 @@ async def _follow(client: Client, namespace: str, name: str, out: Console) -> Tr
                 else:
                     out.print(now, markup=False, soft_wrap=True)
             await asyncio.sleep(LOOK_EVERY)
-
-
-def final(job: TrainingJob) -> bool:
-    """True if the job is over."""
-    return bool(job.status.phase and job.status.phase.final)
 
 
 def doing(job: TrainingJob) -> str:

@@ -70,7 +70,7 @@ class _Action(NamedTuple):
 def actions(job: TrainingJob, grid: Sequence[Tier], nodes: Sequence[str]) -> Markup:
     """Buttons, and for each a dialog that asks. `grid`: tiers of the job; `nodes`: on which it trains now."""
     status, name = job.status, job.metadata.name
-    if status.phase is not None and status.phase.final:
+    if status.is_over:
         return Markup()
     several = job.most_nodes > 1
     default = "choose" if several else "the first that is up"

@@ -82,10 +82,9 @@ def job_figures(inputs: JobInputs) -> list[Figure]:
         return stored_job.figures_of(inputs)
     status = job.status
     ledger, saved, forecast = status.ledger, status.checkpoint, status.forecast
-    final = status.phase is not None and status.phase.final
     step, _, goal = view.steps(job).partition(" / ")
     found = [Figure("Step", step, f"of {goal}, {view.percent(job)}" if goal else "")]
-    if final:
+    if status.is_over:
         took = status.finished_at - status.started_at if status.finished_at and status.started_at else None
         found.append(Figure("Took", formats.span(took), f"ended {formats.moment(status.finished_at)}"))
     else:
@@ -115,7 +114,7 @@ def job_figures(inputs: JobInputs) -> list[Figure]:
     if text := costs.saved(ledger):
         amount, _, against = text.partition(" ")
         found.append(Figure("Saved" if " saved " in text else "Lost", amount, against.replace(" saved ", " ")))
-    if forecast.slack is not None and not final:
+    if forecast.slack is not None and not status.is_over:
         deadline = job.spec.capacity.deadline
         found.append(Figure("Slack", view.slack_text(forecast), f"until the deadline {formats.moment(deadline)}"))
     return found

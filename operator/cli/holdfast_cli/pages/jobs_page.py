@@ -51,7 +51,6 @@ class JobRow:
     def of(cls, job: TrainingJob) -> "JobRow":
         """The row of a job."""
         status, meta, forecast = job.status, job.metadata, job.status.forecast
-        final = status.phase is not None and status.phase.final
         return cls(
             namespace=meta.namespace,
             name=meta.name,
@@ -61,11 +60,11 @@ class JobRow:
             node=status.node or "",
             step=status.progress.step,
             steps=status.progress.steps or job.spec.goal.steps,
-            eta=None if final else status.progress.eta,
+            eta=None if status.is_over else status.progress.eta,
             spent=status.ledger.spent,
             expected=forecast.cost,
-            slack=None if final else forecast.slack,
-            late=None if final else forecast.late,
+            slack=None if status.is_over else forecast.slack,
+            late=None if status.is_over else forecast.late,
             interruptions=status.restarts.interruptions,
             created=meta.creation_timestamp,
         )

@@ -120,7 +120,7 @@ def ending(job: TrainingJob, steps: int) -> Outcome | None:
     """How a probe has ended; None while it goes on. A program that does not know its goal is done at `steps` too."""
     status = job.status
     failed = next((one for one in status.history if one.kind in (EndKind.FAILURE, EndKind.MISCONFIGURED)), None)
-    if status.phase and status.phase.final:
+    if status.is_over:
         late = any(one.type == "Failed" and one.reason == EndReason.DEADLINE_EXCEEDED for one in status.conditions)
         if late:
             return Outcome.NOT_DONE if _has_node(status) else Outcome.NO_NODE

@@ -1,12 +1,12 @@
 """Run the probes of a job: those of different tiers at the same time, those of one tier one after the other."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from holdfast.api.names import API_VERSION, JOB_KIND, LABEL_PROBE_OF
+from holdfast.api.names import LABEL_PROBE_OF
 from holdfast.api.objects import TrainingJob
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
@@ -68,7 +68,7 @@ class Running:
         uid = str(made["metadata"]["uid"])
         outcome = await self._until_over(probe, uid)
         raw = self._seen.get(uid, made)
-        job = _parse(raw)
+        job = TrainingJob.parse(raw)
         limits = limits_in_words(self._limits.acquire, self._limits.run)
         result = await self._with_pace(judge(probe, job, self._figures.get(uid, UNKNOWN), outcome, limits), job)
         self._say(probe.name, "measured" if outcome is Outcome.MEASURED else result.message.splitlines()[0])
@@ -97,7 +97,7 @@ class Running:
             self._check()
             raw = self._seen.get(uid)
             if raw is not None:
-                job = _parse(raw)
+                job = TrainingJob.parse(raw)
                 if outcome := ending(job, self._limits.steps):
                     return outcome
                 if not any(one["metadata"]["uid"] == uid for one in self._live.objects):
@@ -142,10 +142,6 @@ class Running:
         now = asyncio.get_running_loop().time()
         if trouble is not None and (not trouble.transient or now - self._live.since > SILENCE):
             raise trouble
-
-
-def _parse(raw: Mapping[str, Any]) -> TrainingJob:
-    return TrainingJob.parse({**raw, "apiVersion": API_VERSION, "kind": JOB_KIND})
 
 
 def _in_words(job: TrainingJob) -> str:

@@ -101,16 +101,11 @@ class World:
         """How many attempts have passed the fence, on any tier."""
         return sum(pod.trains for pod, _, _ in self._bound)
 
-    @property
-    def over(self) -> bool:
-        """True if the job is complete or has failed."""
-        return bool(self.status.phase and self.status.phase.final)
-
     def run(self, limit: timedelta, most_decisions: int | None = None) -> TrainingJobStatus:
         """Run until the job is over. Raises UnfinishedError if it is not over after `limit`, or so many decisions."""
         last = BEGIN + limit
         self._settle()
-        while not self.over:
+        while not self.status.is_over:
             if most_decisions is not None and self.decisions >= most_decisions:
                 raise UnfinishedError(f"the job is not over after {self.decisions:,} decisions: {self.status.phase}")
             self._pass_time(last)

@@ -9,7 +9,6 @@ from time import monotonic
 from typing import Any, Final
 
 from holdfast.api.errors import SpecError
-from holdfast.api.names import API_VERSION, JOB_KIND, PROFILE_KIND
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.core.capacity import bad_nodes
 from holdfast.runtime.apiserver.client import Client
@@ -119,7 +118,7 @@ class Cluster:
         found = []
         for raw in self._profiles.objects:
             try:
-                profile = CapacityProfile.parse({**raw, "apiVersion": API_VERSION, "kind": PROFILE_KIND})
+                profile = CapacityProfile.parse(raw)
                 found.append(bad_nodes.as_of(profile, datetime.now(UTC)))
             except SpecError as error:
                 notes.append(f"This version cannot read the profile {_key(raw)[1]}: {error}")
@@ -135,7 +134,7 @@ class Cluster:
     def job(self, namespace: str, name: str) -> TrainingJob | None:
         """A job, None if there is none. Raises SpecError if this version cannot read it."""
         raw = self._places.get((namespace, name))
-        return None if raw is None else _parse(raw)
+        return None if raw is None else TrainingJob.parse(raw)
 
     async def _heed_operators(self) -> None:
         """Draw again when operators fall silent, or are back: no object of a page says it."""
@@ -176,13 +175,9 @@ class Cluster:
                 began = monotonic()
 
 
-def _parse(raw: dict[str, Any]) -> TrainingJob:
-    return TrainingJob.parse({**raw, "apiVersion": API_VERSION, "kind": JOB_KIND})
-
-
 def _digested(raw: dict[str, Any]) -> _Read:
     try:
-        job = _parse(raw)
+        job = TrainingJob.parse(raw)
         return _Read(_version(raw), _key(raw), JobRow.of(job), learned(job), job.spec.capacity.profile is None)
     except SpecError as error:
         return _Read(_version(raw), _key(raw), why=str(error))

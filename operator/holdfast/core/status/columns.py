@@ -15,7 +15,7 @@ from holdfast.core.status.start_blocked import trouble_of
 def set_columns(draft: Draft, s: Situation) -> None:
     """Set them, and the number of nodes that are ready."""
     status, generation = draft.status, draft.snapshot.job.metadata.generation
-    if status.phase and status.phase.final:
+    if status.is_over:
         draft.set(observed_generation=generation, tier=None, node=None)
         show_nodes(draft, s)
         return

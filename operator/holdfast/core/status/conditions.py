@@ -72,7 +72,7 @@ def _set_never_fits(draft: Draft) -> None:
     """NeverFits: no tier has as many nodes as the training needs, and nothing brings more."""
     known, current = find_condition(draft, NEVER_FITS), draft.status.current
     waits = current is None or current.state is AttemptState.INTENDED
-    message = never_fits(draft) if waits and not (draft.status.phase and draft.status.phase.final) else ""
+    message = never_fits(draft) if waits and not draft.status.is_over else ""
     if message and (known is None or known.status != "True"):
         draft.event(NEVER_FITS, message, warning=True)
     if message or known:

@@ -30,7 +30,7 @@ def set_forecast_conditions(draft: Draft) -> None:
     capacity = draft.snapshot.job.spec.capacity
     plain = capacity.policy == "Ordered" and capacity.deadline is None and capacity.budget is None
     changed = not plain and draft.changed
-    if draft.status.phase and draft.status.phase.final:
+    if draft.status.is_over:
         _set_deadline_outcome(draft)
         return
     _explain(draft, changed=changed)
@@ -42,7 +42,7 @@ def set_forecast_conditions(draft: Draft) -> None:
 def forecast(draft: Draft) -> Forecast:
     """The expected cost of the job, and how much time to its deadline may still be wasted."""
     answer, status = ask(draft), draft.status
-    if answer is None or (status.phase and status.phase.final):
+    if answer is None or status.is_over:
         return Forecast()
     view = answer.outlook.view
     tier = view.here or next((tier for tier in view.tiers if tier.name == answer.choice.tier), None)

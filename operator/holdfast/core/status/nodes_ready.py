@@ -43,7 +43,7 @@ def _held(draft: Draft) -> dict[str, Attempt]:
 
 def _text(draft: Draft, s: Situation) -> str | None:
     current = draft.status.current
-    if current is None or current.nodes == 1 or (draft.status.phase and draft.status.phase.final):
+    if current is None or current.nodes == 1 or draft.status.is_over:
         return None
     if current.state is AttemptState.INTENDED:  # it may hold pods, such as when a quota refuses the others
         pods = pods_by_rank(draft.snapshot.pods, current).values()

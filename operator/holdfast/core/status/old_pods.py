@@ -30,14 +30,14 @@ def _tidy_pod(draft: Draft, pod: PodView, logs: frozenset[str]) -> None:
     no status patch, so they must be right in every future of this view. They are, because an attempt that was given up
     never comes back.
     """
-    job, current, stored = draft.snapshot.job, draft.status.current, draft.snapshot.job.status.phase
+    job, current = draft.snapshot.job, draft.status.current
     if job.metadata.deletion_timestamp:
         if pod.finalized and not is_live(draft.status, pod):
             draft.act(ReleasePod(pod.name, pod.uid))
         return
     successor = draft.status.successor
     wanted = is_member(current, pod) or is_member(successor, pod)
-    may_be_needed = pod.attempt > draft.status.attempt and not (stored and stored.final)
+    may_be_needed = pod.attempt > draft.status.attempt and not job.status.is_over
     if wanted and not (pod.finalized or pod.ended or pod.deleted_at):
         draft.act(HoldPod(pod.name, pod.uid))
     if wanted or may_be_needed:

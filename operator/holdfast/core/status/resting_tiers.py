@@ -12,7 +12,7 @@ CONDITION = "TierResting"
 def show_resting_tiers(draft: Draft) -> None:
     """Say which tiers of the grid rest, why, and until when. Only tiers that are tried in their order rest."""
     status, tiers = draft.status, [tier.name for tier in draft.snapshot.grid]
-    rests, over = resting(status.tiers, draft.now), status.phase is not None and status.phase.final
+    rests, over = resting(status.tiers, draft.now), status.is_over
     names = [name for name in tiers if name in rests] if rests and not over and in_order(draft) else []
     before = find_condition(draft, CONDITION)
     if not names:

@@ -30,10 +30,9 @@ COST_EVERY: Final = timedelta(minutes=1)
 def wrap_up(draft: Draft, s: Situation) -> None:
     """Bring pods and status in line with what was decided. Changes nothing the second time."""
     tidy_pods(draft)
-    stored = draft.snapshot.job.status.phase
     if draft.snapshot.job.metadata.deletion_timestamp or _is_left_alone(draft):
         return
-    if stored is None or not stored.final:
+    if not draft.snapshot.job.status.is_over:
         explain_long_wait(draft, s)
         explain_lack(draft)
         show_start_trouble(draft, s)
@@ -41,7 +40,7 @@ def wrap_up(draft: Draft, s: Situation) -> None:
         inspect_unprepared(draft, s)
         set_columns(draft, s)
         rest_progress(draft)
-        if draft.status.phase is not stored:
+        if draft.status.phase is not draft.snapshot.job.status.phase:
             draft.set(phase_since=draft.now)
         set_forecast_conditions(draft)
         show_resting_tiers(draft)
@@ -90,7 +89,7 @@ def _follow_changes(draft: Draft) -> None:
 
 def _look_again(draft: Draft) -> None:
     """Decide again within an hour, also without an event. A job that has ended needs no further decision."""
-    if not (draft.status.phase and draft.status.phase.final):
+    if not draft.status.is_over:
         draft.wake(draft.now + draft.snapshot.config.look_again)
 
 

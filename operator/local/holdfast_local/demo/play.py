@@ -93,8 +93,7 @@ class _Player:
                         live.update(played.last_screen, refresh=True)
                     else:
                         self._lines.print_news(played.job, played.events, datetime.now(UTC))
-                    phase = played.job.status.phase
-                    if phase and phase.final:
+                    if played.job.status.is_over:
                         return played
                     await self._strike(played.job)
                     await asyncio.sleep(LOOK_EVERY)
