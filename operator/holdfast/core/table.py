@@ -19,7 +19,7 @@ from holdfast.core.attempt import (
     pause,
     placement,
     requests,
-    silence,
+    silent_node,
     start,
     stuck,
     suspend,
@@ -73,11 +73,11 @@ TABLE: tuple[Row, ...] = (
     row("not met", STARTING, UP, meeting.missing_ranks, meeting.give_up, then="interruption; next attempt"),
     row("started", STARTING, UP, start.started_pod, start.note_running, then="Running"),
     # A silent node
-    row("deleted by force", ON_NODE, SILENT, silence.was_deleted_by_force, end.record_forced_deletion,
+    row("deleted by force", ON_NODE, SILENT, silent_node.was_deleted_by_force, end.record_forced_deletion,
         then="interruption; next attempt"),
-    row("node silent", ON_NODE, SILENT, silence.is_lost_behind_fence, end.record_node_silent,
+    row("node silent", ON_NODE, SILENT, silent_node.is_lost_behind_fence, end.record_node_silent,
         then="interruption; next attempt elsewhere"),
-    row("node silent, no fence", ON_NODE, SILENT, silence.is_lost_without_fence, drain.drain_unfenced_silent,
+    row("node silent, no fence", ON_NODE, SILENT, silent_node.is_lost_without_fence, drain.drain_unfenced_silent,
         then="Draining until the pod is confirmed gone"),
     # What the user set
     job_row("out of time", ANY, suspend.past_active_deadline, suspend.fail_active_deadline, then="Failed"),

@@ -106,7 +106,7 @@ def _is_over(turn: Turn, since: datetime | None, wait: timedelta) -> bool:
 def _is_one_in_doubt(turn: Turn, first: datetime) -> bool:
     """True if a node is silent, and nothing was heard from there since the first program ended.
 
-    It may be dead, and that is why the programs on the other nodes have ended. `core.attempt.silence` finds it out.
+    It may be dead, and that is why the programs on the other nodes have ended. `core.attempt.silent_node` finds it out.
     """
     silent = [one for one in turn.situation.members if one.sight is Sight.SILENT and not one.over]
     return any(one.report is None or one.report.received_at <= first for one in silent)

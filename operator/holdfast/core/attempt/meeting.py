@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from holdfast.api.attempt import MAX_AVOIDED, AttemptState, EndKind, EndReason, World
 from holdfast.api.scalars import format_duration, format_ranks
-from holdfast.core.attempt import silence
+from holdfast.core.attempt import silent_node
 from holdfast.core.attempt.end import end_attempt
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.draft import Role
@@ -96,7 +96,7 @@ def lost_members(turn: Turn) -> tuple[int, ...] | None:
         return None
     gone = (Sight.NODE_GONE, Sight.VANISHED, Sight.ENDED)
     taken_over = [member for member in turn.situation.members if member.born != attempt.number]
-    silent = silence.lost_ranks(turn)
+    silent = silent_node.lost_ranks(turn)
     lost = tuple(one.rank for one in taken_over if one.sight in gone or one.notice or one.rank in silent)
     return lost or None
 
