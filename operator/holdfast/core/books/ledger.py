@@ -222,8 +222,7 @@ def _saved(totals: Iterable[TierTotals], grid: Iterable[ProfileTier], spent: Dec
     if not prices or not paced:
         return None
     useful = sum(one.steps_trained - one.steps_lost for one in totals)
-    # An earlier version did not write trainingHours; an attempt has one node at least.
-    training = sum((max(one.training_hours, hours(one.training)) for one in fast), Decimal(0))
+    training = sum((one.training_hours for one in fast), Decimal(0))
     dedicated = min(prices) * training * useful / paced
     return format((dedicated - spent).quantize(MONEY), "f")
 

@@ -155,9 +155,8 @@ def test_one_step_is_no_goodput_of_0():
 
 # Breaks if figures are told that rest on steps which nobody has counted.
 def test_without_a_count_of_the_steps_lost_there_is_no_goodput():
-    sums = TierTotals(
-        tier="dedicated", kind="Dedicated", attempts=1, steps_trained=100, training=timedelta(seconds=900)
-    )
+    quarter = {"training": timedelta(seconds=900), "training_hours": Decimal("0.25")}
+    sums = TierTotals(tier="dedicated", kind="Dedicated", attempts=1, steps_trained=100, **quarter)
     known = Ledger(by_tier=(sums,), ran_at=at(-1000))
     told = ledger.as_of(status(ledger=known), (tier("dedicated"),), at(0))
     assert (told.goodput, told.saved_versus_dedicated) == ("0.900", "0.7650")
