@@ -38,7 +38,7 @@ class End(StrEnum):
     """How an attempt ended; the value is the sign. In one column the first of them is shown."""
 
     FAILED = "!"
-    LOST = "×"
+    INTERRUPTED = "×"
     COMPLETE = "✓"
     STOPPED = "›"
 
@@ -49,9 +49,14 @@ STAGE_WORDS = {
     Stage.TRAINING: "training",
     Stage.LEAVING: "leaving",
 }
-END_WORDS = {End.FAILED: "failed", End.LOST: "lost", End.COMPLETE: "complete", End.STOPPED: "moved or stopped"}
-_END_STYLES = {End.FAILED: "bold red", End.LOST: "bold yellow", End.COMPLETE: "bold green", End.STOPPED: "bold"}
-_END_OF = {EndKind.INTERRUPTION: End.LOST, EndKind.COMPLETED: End.COMPLETE, EndKind.STOPPED: End.STOPPED}
+END_WORDS = {
+    End.FAILED: "failed",
+    End.INTERRUPTED: "interrupted",
+    End.COMPLETE: "complete",
+    End.STOPPED: "moved or stopped",
+}
+_END_STYLES = {End.FAILED: "bold red", End.INTERRUPTED: "bold yellow", End.COMPLETE: "bold green", End.STOPPED: "bold"}
+_END_OF = {EndKind.INTERRUPTION: End.INTERRUPTED, EndKind.COMPLETED: End.COMPLETE, EndKind.STOPPED: End.STOPPED}
 _STEPS = tuple(
     timedelta(seconds=seconds)
     for seconds in (

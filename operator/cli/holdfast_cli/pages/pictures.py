@@ -126,7 +126,7 @@ def _percent(place: float) -> str:
 
 
 def _said(bar: Bar) -> str:
-    """`attempt 3 on spot, node-1: waiting 2m00s, starting 40s, training 2h05m; lost`."""
+    """`attempt 3 on spot, node-1: waiting 2m00s, starting 40s, training 2h05m; interrupted`."""
     spans = [(STAGE_WORDS[stage], b - a) for stage, (a, b) in zip(Stage, pairwise(bar.marks), strict=True) if a < b]
     who = f"attempt {bar.number}" if bar.number else "an attempt"
     where = ", ".join(filter(None, (bar.tier, bar.node)))

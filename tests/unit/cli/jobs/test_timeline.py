@@ -38,7 +38,7 @@ def drawn(*records, current=None, successor=None, width=66, zone=UTC, colour=Fal
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
-def test_a_job_that_was_lost_moved_and_went_back():
+def test_a_job_that_was_interrupted_moved_and_went_back():
     """One column is two minutes. Breaks if a stage, an end, a gap or the order of the grid is drawn wrongly."""
     lines = drawn(
         record(1, raised=-110, node=-100, step=-90, left=-62, ended=-60),
@@ -52,15 +52,15 @@ def test_a_job_that_was_lost_moved_and_went_back():
         "           ──────────┬──────────────┬──────────────┬──────────────",
         "                     07:30          08:00          08:30",
         "2026-11-21 07:10 to 2026-11-21 09:00, 1h50m",
-        "· waiting   ░ starting   █ training   ▒ leaving   × lost   › moved",
-        "or stopped",
+        "· waiting   ░ starting   █ training   ▒ leaving   × interrupted",
+        "› moved or stopped",
     ]
 
 
 @pytest.mark.parametrize(
     ("kind", "sign", "word"),
     [
-        (EndKind.INTERRUPTION, "×", "lost"),
+        (EndKind.INTERRUPTION, "×", "interrupted"),
         (EndKind.FAILURE, "!", "failed"),
         (EndKind.MISCONFIGURED, "!", "failed"),
         (EndKind.COMPLETED, "✓", "complete"),

@@ -29,14 +29,14 @@ def places(html: str, kind: str) -> list[tuple[str, str]]:
 
 
 def test_stages_ends_and_their_places() -> None:
-    html = drawn(bar("spot", 0, 10, 20, 80, 100, end=End.LOST, node="n1"), kinds={"spot": "Spot"})
+    html = drawn(bar("spot", 0, 10, 20, 80, 100, end=End.INTERRUPTED, node="n1"), kinds={"spot": "Spot"})
     assert places(html, "waiting") == [("0.000", "10.000")]
     assert places(html, "starting") == [("10.000", "10.000")]
     assert places(html, "training") == [("20.000", "60.000")]
     assert places(html, "leaving") == [("80.000", "20.000")]
     assert '<g class="kind-spot">' in html
-    assert "attempt 1 on spot, n1: waiting 10m00s, starting 10m00s, training 1h00m, leaving 20m00s; lost" in html
-    assert '<text class="end end-lost" x="100.000%"' in html
+    assert "attempt 1 on spot, n1: waiting 10m00s, starting 10m00s, training 1h00m, leaving 20m00s; interrupted" in html
+    assert '<text class="end end-interrupted" x="100.000%"' in html
     assert ">1 · n1</text>" in html
     assert "2026-11-21 07:00 to 2026-11-21 08:40, 1h40m." in Read(html).text
 
