@@ -11,8 +11,8 @@ from holdfast_cli.checkpoints.on_storage import Opened, on_storage
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.terminal import formats
 from holdfast_cli.terminal.fitted_table import Column, Fitting
-from holdfast_protocol.blame import by_stacks, place, suspects
 from holdfast_train.pod import evidence as stored
+from holdfast_train.pod.launcher.hang.blame import by_stacks, place, suspects
 
 COLUMNS = (
     Column("RANK", right=True),

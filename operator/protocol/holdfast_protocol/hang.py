@@ -1,11 +1,12 @@
-"""A training on several nodes hangs: what the launcher of each node tells, and which node is at fault.
+"""A training hangs: what is told of each of those that train together, and which of them is at fault.
 
-All nodes stand still, because each step waits for all of them. The node at fault is the one for which the others wait.
+All stand still, because each step waits for all of them. At fault is the one for which the others wait. The launcher of
+a node compares its ranks, and the operator compares nodes, by what their launchers tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ GROUP_NAME = 64  # characters
 
 @dataclass(frozen=True)
 class Hang:
-    """What the ranks of one node did."""
+    """What the ranks of one node did, or one rank alone."""
 
     stopped: bool = kind.flag()
     """A process was stopped by a signal, or had ended."""
@@ -30,28 +31,45 @@ class Hang:
 
 
 class Fault(NamedTuple):
-    """The node of a rank that is at fault, and how that is known."""
+    """A rank that is at fault, or the node of a pod of this rank, and how that is known."""
 
     rank: int
     why: str
 
 
-def at_fault(hangs: Mapping[int, Hang]) -> Fault | None:
-    """The node at fault, None if no rule tells it from the others. `hangs`: by the rank of the pod.
+def at_fault(hangs: Mapping[int, Hang]) -> Sequence[Fault]:
+    """Those at fault, by the first of these rules that separates some from the others; empty if none does.
 
-    A process was stopped there; or its ranks had entered the fewest collectives of a group; or they did not wait for
-    others, while those of another node did. Of several such nodes, the one with the lowest rank.
+    A process was stopped, or had ended. One had entered fewer collectives of a process group than another. One did not
+    wait for others, while another did. `hangs`: by rank.
     """
-    stopped = [rank for rank, one in sorted(hangs.items()) if one.stopped]
-    if 0 < len(stopped) < len(hangs):
-        return Fault(stopped[0], "a process was stopped there, or had ended")
+    for rule in (_stopped, _behind_in_a_group, _does_not_wait):
+        found = rule(dict(sorted(hangs.items())))
+        if 0 < len(found) < len(hangs):
+            return found
+    return ()
+
+
+def _stopped(hangs: Mapping[int, Hang]) -> Sequence[Fault]:
+    return [
+        Fault(rank, "its process is stopped by a signal, or has ended") for rank, one in hangs.items() if one.stopped
+    ]
+
+
+def _behind_in_a_group(hangs: Mapping[int, Hang]) -> Sequence[Fault]:
+    """Of the groups in which numbers differ, the one in which the fewest are last tells most."""
+    found: list[list[Fault]] = []
     for group in sorted({name for one in hangs.values() for name in one.entered}):
-        numbers = {rank: one.entered[group] for rank, one in sorted(hangs.items()) if group in one.entered}
-        least = min(numbers, key=numbers.__getitem__)
-        if numbers[least] < max(numbers.values()):
-            told = f"a rank had entered {numbers[least]} collectives of process group {group}"
-            return Fault(least, f"{told}, and those of another node {max(numbers.values())}")
-    own = [rank for rank, one in sorted(hangs.items()) if one.waits is False]
-    if own and any(one.waits for one in hangs.values()):
-        return Fault(own[0], "a rank did not wait for others, and those of another node did")
-    return None
+        numbers = {rank: one.entered[group] for rank, one in hangs.items() if group in one.entered}
+        least, most = min(numbers.values()), max(numbers.values())
+        why = f"it has entered {least} collectives of process group {group}, and others {most}"
+        if least < most:
+            found.append([Fault(rank, why) for rank, number in numbers.items() if number == least])
+    return min(found, key=len, default=())
+
+
+def _does_not_wait(hangs: Mapping[int, Hang]) -> Sequence[Fault]:
+    if not any(one.waits for one in hangs.values()):
+        return ()
+    why = "it does not wait for other ranks, and others do"
+    return [Fault(rank, why) for rank, one in hangs.items() if one.waits is False]

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.protocol.test_blame import LOADS, rank
+from tests.unit.trainer.pod.launcher.hang.test_blame import LOADS, rank
 from typer.testing import CliRunner, Result
 
 from holdfast_cli.errors import ExitCode

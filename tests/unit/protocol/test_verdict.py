@@ -11,11 +11,11 @@ from tests.support.protocol.strategies import JSON, TEXTS, documents
 
 from holdfast.core.observe.verdict import parse_verdict
 from holdfast_protocol import rank_verdict
-from holdfast_protocol.blame import facts
 from holdfast_protocol.document import decode, encode
 from holdfast_protocol.hang import Hang
 from holdfast_protocol.rank_verdict import RankVerdict
 from holdfast_protocol.verdict import MOST_BYTES, Verdict, to_line
+from holdfast_train.pod.launcher.hang.blame import facts
 from holdfast_train.pod.launcher.verdict import End
 from holdfast_train.pod.launcher.verdict import classify as judge
 

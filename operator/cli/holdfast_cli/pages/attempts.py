@@ -16,7 +16,7 @@ from holdfast_cli.pages.inputs import JobInputs
 from holdfast_cli.terminal import formats
 from holdfast_model.pages.fragments import Table
 from holdfast_model.pages.template import Markup, Template
-from holdfast_protocol.blame import by_stacks, suspects
+from holdfast_train.pod.launcher.hang.blame import by_stacks, suspects
 
 MOST_TEXT: Final = 6000  # characters of one block of stacks or of last lines
 MOST_STACKS: Final = 8  # different stacks of one attempt

@@ -87,9 +87,10 @@ def pod_of(turn: Turn, end: End, seen: PodView | None) -> PodView | None:
 def _blamed(first: Cause, causes: Iterable[Cause]) -> Cause:
     """The cause of the node that is at fault for a hang; `first` if that is not known."""
     hung = {cause.rank: cause for cause in causes if cause.rank is not None and cause.end.hang is not None}
-    fault = at_fault({rank: cause.end.hang for rank, cause in hung.items() if cause.end.hang is not None})
-    if fault is None:
+    faults = at_fault({rank: cause.end.hang for rank, cause in hung.items() if cause.end.hang is not None})
+    if not faults:
         return first
+    fault, *_ = faults
     found = hung[fault.rank]
     words = f"the node of rank {fault.rank} is at fault: {fault.why}; {found.end.message}"
     return found._replace(end=replace(found.end, message=words[:MESSAGE_LIMIT], at_fault=True))

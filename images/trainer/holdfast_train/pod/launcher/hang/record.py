@@ -8,13 +8,13 @@ import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from holdfast_protocol import variables
-from holdfast_protocol.blame import by_stacks, facts, has_cause, words
 from holdfast_protocol.hang import Hang
 from holdfast_protocol.rank_verdict import RankVerdict
 
 from ..process_tree import descendants
 from ..stall_watch import read_pulses
 from ..verdict_files import read_rank_verdicts, say
+from .blame import by_stacks, facts, has_cause, words
 from .gather import gather, look
 from .keep import keep
 from .native import native_stacks

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import wait_for
 
-from holdfast_protocol.blame import place, words
 from holdfast_protocol.rank_verdict import RankVerdict
+from holdfast_train.pod.launcher.hang.blame import place, words
 from holdfast_train.pod.launcher.hang.gather import END_SIGNAL, _read, gather, look
 from holdfast_train.pod.launcher.process_tree import state_of
 from holdfast_train.pod.launcher.timings import Timings

@@ -1,7 +1,6 @@
-"""Which ranks of a training that hangs are at fault. The launcher says it, and `holdfast evidence`.
+"""Which ranks of a training that hangs are at fault, by their stacks too. The launcher and `holdfast evidence` say it.
 
-All ranks stand still, because each step waits for all of them. The rank at fault is the one for which the others wait.
-The module `hang` compares nodes.
+`holdfast_protocol.hang` has the rules that the operator uses as well, to compare nodes.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from .hang import GROUP_NAME, MOST_GROUPS, Hang
+from holdfast_protocol.hang import GROUP_NAME, MOST_GROUPS, Fault, Hang, at_fault
 
 # A frame in the report of Python's faulthandler, and files of libraries.
 _FRAME = re.compile(r' *File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)')
@@ -32,13 +31,6 @@ class Frame(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.file.rpartition('/')[2]}, line {self.line})"
-
-
-class Suspect(NamedTuple):
-    """A rank that is at fault, and how that is known."""
-
-    rank: int
-    why: str
 
 
 def main_stack(stacks: str) -> list[Frame]:
@@ -66,66 +58,44 @@ def waits(stacks: str) -> bool | None:
     return None if innermost is None else bool(_WAITS.search(innermost.file))
 
 
-def suspects(ranks: Iterable[Mapping[str, Any]]) -> list[Suspect]:
-    """The ranks at fault, by the first of these rules that separates some ranks from the others; empty if none does.
+def suspects(ranks: Iterable[Mapping[str, Any]]) -> Sequence[Fault]:
+    """The ranks at fault, by the first rule that separates some ranks from the others; empty if none does.
 
-    A process is stopped, or has ended. A rank has entered fewer collectives of a process group than another one. A rank
-    does not wait for others, while another one does. A rank is at another place than most. A rank has done fewer steps.
-    `ranks`: as the launcher gathers them, also those of several nodes.
+    After the rules that compare nodes too: a rank is at another place than most, or has done fewer steps. `ranks`: as
+    the launcher gathers them, also those of several nodes.
     """
     known = sorted(ranks, key=lambda one: one["rank"])
-    for rule in (_stopped, _behind_in_a_group, _elsewhere, _off_the_common_place, _behind_in_steps):
-        found = rule(known)
-        if 0 < len(found) < len(known):
-            return found
-    return []
+    found = _stopped(known)
+    if not 0 < len(found) < len(known):
+        found = at_fault({one["rank"]: _alone(one) for one in known})
+    return found or _off_the_common_place(known) or _behind_in_steps(known)
 
 
-def _stopped(ranks: Sequence[Mapping[str, Any]]) -> list[Suspect]:
-    stopped = [Suspect(one["rank"], "its process is stopped by a signal") for one in ranks if one["state"] == _STOPPED]
-    return stopped + [Suspect(one["rank"], "its process has ended") for one in ranks if one["state"] in ("", *_ENDED)]
+def _stopped(ranks: Sequence[Mapping[str, Any]]) -> Sequence[Fault]:
+    stopped = [Fault(one["rank"], "its process is stopped by a signal") for one in ranks if one["state"] == _STOPPED]
+    return stopped + [Fault(one["rank"], "its process has ended") for one in ranks if one["state"] in ("", *_ENDED)]
 
 
-def _behind_in_a_group(ranks: Sequence[Mapping[str, Any]]) -> list[Suspect]:
-    """Of the groups in which numbers differ, the one with the fewest ranks behind tells most."""
-    groups = sorted({name for one in ranks for name in one["collectives"]})
-    found = []
-    for group in groups:
-        numbers = {one["rank"]: one["collectives"][group]["number"] for one in ranks if group in one["collectives"]}
-        most = max(numbers.values())
-        text = f"it has entered {{}} collectives of process group {group}, and others {most}"
-        behind = [Suspect(rank, text.format(number)) for rank, number in numbers.items() if number < most]
-        least = [one for one in behind if numbers[one.rank] == min(numbers.values())]
-        if least:
-            found.append(least)
-    return min(found, key=len, default=[])
+def _alone(rank: Mapping[str, Any]) -> Hang:
+    """What one rank did, with all of its process groups."""
+    entered = {group: told["number"] for group, told in rank["collectives"].items()}
+    return Hang(bool(_stopped([rank])), entered, waits(rank["stacks"]))
 
 
-def _elsewhere(ranks: Sequence[Mapping[str, Any]]) -> list[Suspect]:
-    waiting = {one["rank"]: waits(one["stacks"]) for one in ranks}
-    if True not in waiting.values():
-        return []
-    return [
-        Suspect(rank, "it does not wait for other ranks, and others do")
-        for rank, is_so in waiting.items()
-        if is_so is False
-    ]
-
-
-def _off_the_common_place(ranks: Sequence[Mapping[str, Any]]) -> list[Suspect]:
+def _off_the_common_place(ranks: Sequence[Mapping[str, Any]]) -> Sequence[Fault]:
     places = {one["rank"]: place(one["stacks"]) for one in ranks}
     (most, count), *_ = Counter(places.values()).most_common(1) or [("", 0)]
     if not most or 2 * count <= len(ranks):
         return []
     text = f"{count} of {len(ranks)} ranks are in {most}"
-    return [Suspect(rank, text) for rank, where in places.items() if where and where != most]
+    return [Fault(rank, text) for rank, where in places.items() if where and where != most]
 
 
-def _behind_in_steps(ranks: Sequence[Mapping[str, Any]]) -> list[Suspect]:
+def _behind_in_steps(ranks: Sequence[Mapping[str, Any]]) -> Sequence[Fault]:
     steps = {one["rank"]: one["step"] for one in ranks if one["step"] is not None}
     last = min(steps.values(), default=0)
     text = f"it has done {last} steps, and others {max(steps.values(), default=0)}"
-    return [Suspect(rank, text) for rank, step in steps.items() if step == last] if len(set(steps.values())) > 1 else []
+    return [Fault(rank, text) for rank, step in steps.items() if step == last] if len(set(steps.values())) > 1 else []
 
 
 def words(ranks: Iterable[Mapping[str, Any]]) -> str:

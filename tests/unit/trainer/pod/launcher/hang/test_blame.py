@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast_protocol.blame import by_stacks, facts, has_cause, place, suspects, waits, words
 from holdfast_protocol.hang import Hang
+from holdfast_train.pod.launcher.hang.blame import by_stacks, facts, has_cause, place, suspects, waits, words
 
 TORCH = "/venv/lib/python3.12/site-packages/torch"
 REDUCE = f'  File "{TORCH}/distributed/distributed_c10d.py", line 9 in reduce'
