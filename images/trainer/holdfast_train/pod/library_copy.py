@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast_protocol import variables
 from holdfast_train.errors import EnvironmentVariableError
-from holdfast_train.pod.launcher.verdict_files import LIBRARY
+from holdfast_train.pod.launcher.library import LIBRARY
 
 __all__ = ["copy_library"]
 

@@ -15,23 +15,20 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from holdfast_protocol import variables
 from holdfast_protocol.rank_verdict import RankVerdict
 
+from .library import library_command
 from .program import MISCONFIGURED, Program, refusal
 from .timings import USUAL, Timings
 from .verdict import End
-from .verdict_files import LIBRARY, read_rank_verdicts, say
+from .verdict_files import read_rank_verdicts, say
 
 ENDED = "the process that saves checkpoint.folder ends each time that it is started: the last checkpoints are not saved"
 AGAIN = "again"  # to a writer that takes the place of one that has ended, beside the program
 AGAIN_MOST = 60.0  # the longest pause before that, in seconds
-START = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from holdfast_train.folder.writer import main; sys.exit(main())"
-)
 
 
 def run_with_folder(program: Program, environment: dict[str, str], folder: str | None) -> End:
@@ -91,12 +88,11 @@ class FolderWriter:
             return self._refused(process.wait(), folder)
 
     def _open(self, *arguments: str) -> subprocess.Popen[str]:
-        library = str(Path(sys.argv[0]).resolve().parent / LIBRARY)
         # The writer inherits that these signals wait, until it ignores them: they are for the program.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
         try:
             return subprocess.Popen(
-                [sys.executable, "-P", "-c", START, library, *arguments],  # -P: see staging.stager
+                library_command("holdfast_train.folder.writer", *arguments),
                 env=self._environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

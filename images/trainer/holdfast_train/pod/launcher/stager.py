@@ -12,21 +12,17 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from types import FrameType
 
 from holdfast_protocol import rank_verdict, reasons
 from holdfast_protocol.document import DocumentError
 from holdfast_protocol.rank_verdict import RankVerdict
 
+from .library import library_command
 from .program import MISCONFIGURED, refusal
 from .room import killed_processes
 from .verdict import End
-from .verdict_files import LIBRARY
 
-START = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from holdfast_train.staging.process import main; sys.exit(main())"
-)
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LEFT = "notice to leave while the data was copied; the program had not started"
 
@@ -56,10 +52,9 @@ def stage(environment: Mapping[str, str]) -> End | None:
 
 def _open(environment: Mapping[str, str]) -> subprocess.Popen[str]:
     """The process. Signals wait from now on: before its handler is there, one would be lost."""
-    library = str(Path(sys.argv[0]).resolve().parent / LIBRARY)
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", START, library],  # -P: a file of the program may be named as a module of Python
+        library_command("holdfast_train.staging.process"),
         env={**environment, "PYTHONUNBUFFERED": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

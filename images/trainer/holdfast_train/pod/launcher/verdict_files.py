@@ -16,7 +16,6 @@ from holdfast_protocol.rank_verdict import RankVerdict
 from holdfast_protocol.verdict import Verdict, to_line
 
 LAUNCHER_NAME = "holdfast-run"  # of the launcher's file in a pod
-LIBRARY = "library"  # the folder with the library beside it, if the program does not need to have it
 LEAVE_NOW = "leave-now"  # a file beside the verdicts: the second SIGTERM came. Ranks get too many signals to count them
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from holdfast_protocol import settings
 
-from ..verdict_files import LIBRARY, say
+from ..library import library_command
+from ..verdict_files import say
 
 KEEP_SECONDS = 20.0
 MODULE = "holdfast_train.pod.evidence"
-START = f"import sys; sys.path.insert(0, sys.argv.pop(1)); from {MODULE} import main; sys.exit(main())"
 
 
 def keep(document: Mapping[str, Any], python: str, environment: Mapping[str, str]) -> None:
@@ -29,7 +27,7 @@ def keep(document: Mapping[str, Any], python: str, environment: Mapping[str, str
     if python:
         command = [python, "-P", "-m", MODULE]
     elif own.folder:
-        command = [sys.executable, "-P", "-c", START, str(Path(sys.argv[0]).resolve().parent / LIBRARY)]
+        command = library_command(MODULE)
     else:
         return
     try:
