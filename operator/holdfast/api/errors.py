@@ -1,36 +1,12 @@
 """The base of every error that Holdfast raises on purpose, and the errors of the API.
 
     HoldfastError
-    ├── ScalarError                 api: a duration, amount, quantity or time has a wrong form (also a ValueError)
-    ├── RuleError                   api: fields contradict each other (also a ValueError)
-    ├── SpecError                   api: a field of an object is not valid; names the field
-    ├── SchemaError                 api: a model does not fit a structural schema: a mistake in Holdfast itself
-    ├── UndecidedError              core: the transition table found no decision: a mistake in Holdfast itself
-    ├── TooManyTokensError          serve: too many invalid tokens; try again
-    ├── UnknownPodError             serve: a token names a pod that the operator does not know; it is not reviewed
-    ├── RequestError                serve: the progress endpoint answers a request with an HTTP error
-    ├── ApiError                    runtime: the API server refused a request, or did not answer
-    │   ├── NotLeadingError         runtime: this operator does not have the lease now; nothing was written
-    │   └── RefusedError            runtime: the API server does not accept this pod
-    ├── LeadershipLostError         runtime: another operator has the lease
-    ├── UnreachableError            runtime: nobody can reach this operator, and another one can lead
-    ├── WatchDiedError              runtime: the watches ended unexpectedly
-    ├── ReleaseError                runtime: an uninstallation could not remove everything; says how to go on
-    ├── ConfigurationError          runtime: the operator cannot start
-    │   ├── SettingsError           runtime: a setting on the command line or in the environment is not valid
-    │   └── NoClusterError          runtime: there is no kubeconfig, or it cannot be used
-    ├── CliError                    cli: a command cannot continue; has an exit code
-    │   └── DemoError               cli: the demo cannot continue
-    ├── LocalError                  local: base of the errors of the local cluster
-    │   ├── ConfigError, ToolError, AlreadyUpError, NotUpError, ControlError
-    │   ├── StartError              local: a part of the cluster did not become ready
-    │   │   └── PortTakenError      local: another process uses a port
-    │   └── AgentError              local: base of the errors of the node agent
-    │       └── ApiError, ApiUnreachableError, VolumeError, EnvError
-    └── TraceError, StudyError, PlotError, SimulationError     simulate
+    ├── ScalarError    a duration, amount, quantity or time has a wrong form (also a ValueError)
+    ├── RuleError      fields contradict each other (also a ValueError)
+    ├── SpecError      a field of an object is not valid; names the field
+    └── SchemaError    a model does not fit a structural schema: a mistake in Holdfast itself
 
-Each package has its errors in its own errors.py, or beside the only code that raises them. The trainer is another
-distribution: the tree of its errors is in holdfast_train/errors.py.
+Every other room has its errors in its own errors.py, or beside the only code that raises them.
 """
 
 from collections.abc import Iterable
