@@ -2,5 +2,5 @@
 
 Belongs here: kubeconfig, requests, their errors as CliError.
 Does not belong here: what is shown.
-Layers: imports cli.errors, runtime and api.
+Layers: imports errors, and of the operator runtime and api.
 """

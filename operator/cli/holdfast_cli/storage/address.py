@@ -18,6 +18,7 @@ from holdfast.runtime.errors import ApiError
 from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.errors import CliError, ExitCode
+from holdfast_protocol.variables import KEYS
 from holdfast_train.environment import Credentials
 from holdfast_train.errors import (
     HoldfastTrainError,
@@ -31,7 +32,6 @@ from holdfast_train.storage.opening import open_storage
 from holdfast_train.storage.retrying import RetryingStorage
 
 PATIENCE: Final = 15.0  # seconds that a storage may not answer
-_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _HINTS: Final[Mapping[type[HoldfastTrainError], str]] = {
     StorageDeniedError: "these keys are wrong or lack this right",
     StorageNotFoundError: "check the name of the bucket or folder",
@@ -182,11 +182,11 @@ async def _credentials(client: Client, namespace: str, s3: S3Storage) -> tuple[C
 
 def _decoded(data: Mapping[str, Any], name: str) -> tuple[Credentials | None, str]:
     try:
-        key, secret, token = (base64.b64decode(data.get(k) or "", validate=True).decode() for k in _KEYS)
+        key, secret, token = (base64.b64decode(data.get(k) or "", validate=True).decode() for k in KEYS)
     except (binascii.Error, UnicodeDecodeError, TypeError):
         return None, f"the Secret {name} cannot be read"
     if not key or not secret:
-        return None, f"the Secret {name} lacks {_KEYS[0] if not key else _KEYS[1]}"
+        return None, f"the Secret {name} lacks {KEYS[0] if not key else KEYS[1]}"
     return Credentials(key, secret, token or None), ""
 
 

@@ -2,5 +2,5 @@
 
 Belongs here: how something is written on a terminal or read from it.
 Does not belong here: anything that talks to a cluster or a storage.
-Layers: imports cli.errors and api alone.
+Layers: imports errors, and api of the operator, alone.
 """
