@@ -38,7 +38,7 @@ def evidence(
     Examples:
       holdfast evidence vit-faces -n vision
       holdfast evidence s3://runs/vision/vit-faces --attempt 3
-      holdfast evidence file:///mnt/vision/vit-faces --json | jq '.suspects'
+      holdfast evidence file:///mnt/vision/vit-faces -o json | jq '.suspects'
     """
     try:
         _answer(at, attempt)

@@ -14,7 +14,7 @@ from rich.text import Text
 from holdfast.api.errors import HoldfastError
 from holdfast.api.scalars import format_duration
 from holdfast_cli.terminal.console import console, error_console
-from holdfast_cli.terminal.output import AsJson, Output, chosen, write
+from holdfast_cli.terminal.output import Output, write
 from holdfast_cli.terminal.parsing import duration
 from holdfast_local.cluster import Cluster, ClusterConfig, ClusterStatus, Timings, up
 from holdfast_local.config import DEFAULT_NODES, DEFAULT_TARGETS, describe, load_nodes
@@ -196,10 +196,10 @@ def down(root: Root = None) -> None:
 
 
 @app.command()
-def status(root: Root = None, output: Output = None, as_json: AsJson = False) -> None:
+def status(root: Root = None, output: Output = None) -> None:
     """Show the state of every part. The exit code is 1 if a part has crashed or no cluster is up."""
-    asked, found = chosen(output, as_json=as_json), _cluster(root).status()
-    if not write(asked, found.model_dump(mode="json", exclude={"s3": {"secret_key"}})):
+    found = _cluster(root).status()
+    if not write(output, found.model_dump(mode="json", exclude={"s3": {"secret_key"}})):
         _show(found)
     if not found.healthy:
         raise typer.Exit(1)

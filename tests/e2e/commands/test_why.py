@@ -51,7 +51,7 @@ def test_why_a_job_under_deadline_is_on_spot(
         lambda s: any(in_force.items() <= one.items() for one in s.get("conditions") or ()),
     )
 
-    said = holdfast(cluster.admin_kubeconfig, "why", "job", "-n", namespace, "--json")
+    said = holdfast(cluster.admin_kubeconfig, "why", "job", "-n", namespace, "-o", "json")
     assert said.returncode == 0, said.stderr
     found = json.loads(said.stdout)
     spot, dedicated = found["tiers"]

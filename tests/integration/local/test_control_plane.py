@@ -165,7 +165,7 @@ def test_pods_that_ask_for_too_much_are_refused(bare: Cluster) -> None:
 @pytest.mark.parametrize("name", ["kube-scheduler", "kube-controller-manager", "s3", "etcd", "kube-apiserver"])
 def test_a_crash_is_seen_by_status_and_the_part_can_be_started_again(bare: Cluster, name: str) -> None:
     bare.kill_component(name)
-    done = CliRunner().invoke(app, ["local", "status", "--json", "--root", str(bare.root)])
+    done = CliRunner().invoke(app, ["local", "status", "-o", "json", "--root", str(bare.root)])
     assert done.exit_code == 1
     states = {part["name"]: part["state"] for part in json.loads(done.stdout)["parts"]}
     assert states.pop(name) == "crashed"

@@ -79,11 +79,11 @@ def secret(key: str, value: str) -> dict[str, Any]:
 
 
 def test_a_job_from_list_to_prune(api: FakeApi, storage: S3Storage) -> None:
-    found = json.loads(holdfast("list", "job", "--json").output)
+    found = json.loads(holdfast("list", "job", "-o", "json").output)
     assert [(c["step"], c["state"]) for c in found["checkpoints"]] == [(20, "ok"), (10, "ok")]
     assert found["completeAtStep"] == 20
     assert holdfast("verify", "job", "--all").exit_code == 0
-    differing = json.loads(holdfast("diff", "job", "10", "20", "--values", "--json").output)
+    differing = json.loads(holdfast("diff", "job", "10", "20", "--values", "-o", "json").output)
     assert differing["bytesDiffer"] == ["x"]
     assert holdfast("prune", "job", "--keep-last", "1", "--yes").exit_code == 0
     assert [key.split("-")[0] for key in storage.keys("data/")] == ["data/000000000020"]
@@ -116,7 +116,7 @@ def test_damage_is_named(api: FakeApi, storage: S3Storage, damage: str, chunk: i
         storage.delete([key])
     else:
         storage.put(key, storage.get(other) if damage == "swapped" else data)
-    result = holdfast("verify", "job", "--json")
+    result = holdfast("verify", "job", "-o", "json")
     assert result.exit_code == ExitCode.FAILED
     (found,) = json.loads(result.output)["checkpoints"]
     assert (found["damages"][0]["key"], found["damages"][0]["chunk"]) == (key, chunk)

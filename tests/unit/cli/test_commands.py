@@ -179,7 +179,7 @@ def test_why_looks_at_nodes(api: FakeApi) -> None:
     assert result.exit_code == 0, result.output
     assert "WHAT THE POLICY SAYS NOW" in result.output
     assert "not read" not in result.output
-    found = json.loads(holdfast("why", "job", "--json").output)
+    found = json.loads(holdfast("why", "job", "-o", "json").output)
     assert found["nodesLookedAt"] == 1
     assert found["tiers"][0]["readyNodeSeconds"] > 0
 
@@ -189,7 +189,7 @@ def test_why_goes_on_where_nodes_may_not_be_listed(api: FakeApi) -> None:
     result = holdfast("why", "job")
     assert result.exit_code == 0, result.output
     assert "nodes were not read" in result.output
-    assert json.loads(holdfast("why", "job", "--json").output)["nodesLookedAt"] is None
+    assert json.loads(holdfast("why", "job", "-o", "json").output)["nodesLookedAt"] is None
 
 
 def test_why_says_that_the_cluster_did_not_answer_for_nodes(api: FakeApi) -> None:

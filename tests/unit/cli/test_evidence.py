@@ -42,7 +42,7 @@ def test_it_says_which_rank_is_at_fault(place: str) -> None:
 
 
 def test_as_json(place: str) -> None:
-    found = json.loads(holdfast(place, "--json").output)
+    found = json.loads(holdfast(place, "-o", "json").output)
     assert [one["rank"] for one in found["suspects"]] == [2]
     assert [one["node"] for one in found["nodes"]] == [0, 1]
 

@@ -60,7 +60,7 @@ def test_status_shows_what_crashed_with_its_log_and_fails(crashed: Path) -> None
 
 
 def test_status_as_json_holds_no_secret(crashed: Path) -> None:
-    done = runner.invoke(app, ["local", "status", "--json", "--root", str(crashed)])
+    done = runner.invoke(app, ["local", "status", "-o", "json", "--root", str(crashed)])
     found = json.loads(done.stdout)
     assert done.exit_code == 1
     assert found["healthy"] is False

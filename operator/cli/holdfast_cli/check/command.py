@@ -22,7 +22,7 @@ from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.cluster.options import Kubeconfig, Namespace
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.terminal.console import console
-from holdfast_cli.terminal.output import AsJson, Output, chosen, write
+from holdfast_cli.terminal.output import Output, write
 from holdfast_cli.terminal.parsing import size
 
 app = typer.Typer()
@@ -60,7 +60,6 @@ def check(
         ),
     ] = None,
     output: Output = None,
-    as_json: AsJson = False,
 ) -> None:
     """Check what applying FILE would do.
 
@@ -74,7 +73,6 @@ def check(
       holdfast check job.yaml --state 12Gi
       holdfast check job.yaml --memory estimate.json --accelerator-memory spot-t4=15Gi
     """
-    asked = chosen(output, as_json=as_json)
     given = State(size("--state", state), "given by --state") if state is not None else None
     needs = _needs(memory, accelerator_memory or [])
     manifests = read(file)
@@ -83,7 +81,7 @@ def check(
         asyncio.run(_ask(Target(kubeconfig, namespace), manifests, reports, given, needs))
     elif given or needs:
         _check_memory(manifests, reports, given, needs)
-    if not write(asked, to_objects(reports)):
+    if not write(output, to_objects(reports)):
         show(reports, console())
     if any(report.refused for report in reports):
         raise typer.Exit(ExitCode.FAILED)

@@ -127,7 +127,7 @@ def _changes(changes: Sequence[Changed]) -> list[Text]:
 
 
 def to_object(answer: Answer) -> dict[str, Any]:
-    """What --json prints; null where --values was not given, or where one checkpoint has no such value."""
+    """What -o json prints; null where --values was not given, or where one checkpoint has no such value."""
     a, b, comparison = answer.first, answer.second, answer.comparison
     return {
         "first": {"name": str(a.name), "step": a.step or None, "size": a.size},

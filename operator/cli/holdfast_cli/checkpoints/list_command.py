@@ -50,7 +50,7 @@ def list_(at: Opened) -> None:
     Examples:
       holdfast checkpoints list vit-faces -n vision
       holdfast checkpoints list s3://runs/vision/vit-faces --endpoint https://minio.example:9000
-      holdfast checkpoints list file:///mnt/vision/vit-faces --json | jq '.checkpoints[0].name'
+      holdfast checkpoints list file:///mnt/vision/vit-faces -o json | jq '.checkpoints[0].name'
     """
     prefix, listed = look(at.storage)
     names = [str(row.name) for row in listed]

@@ -14,7 +14,7 @@ from holdfast_cli.cluster.options import Kubeconfig, Namespace
 from holdfast_cli.storage.address import Found, Where, opened
 from holdfast_cli.storage.options import Endpoint, Region
 from holdfast_cli.terminal.console import console
-from holdfast_cli.terminal.output import AsJson, ListFormat, Output, chosen, is_for_programs, write
+from holdfast_cli.terminal.output import ListFormat, Output, is_for_programs, write
 from holdfast_train.storage.retrying import RetryingStorage
 
 _OPTIONS: Final = {
@@ -52,20 +52,16 @@ def on_storage(command: Callable[..., None], output: Any = Output) -> Callable[.
     """
 
     @wraps(command)
-    def run(place: str, *, output: ListFormat | None, as_json: bool, **given: Any) -> None:
-        asked = chosen(output, as_json=as_json)
+    def run(place: str, *, output: ListFormat | None, **given: Any) -> None:
         where = Where(place, **{name: given.pop(name) for name in _OPTIONS})
         with opened(where) as (found, storage):
             screen.notes(found.notes)
-            command(Opened(found, storage, asked), **given)
+            command(Opened(found, storage, output), **given)
 
     _, *own = inspect.signature(command).parameters.values()
-    kinds = {**_OPTIONS, "output": output, "as_json": AsJson}
     shared = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=False if kind is AsJson else None
-        )
-        for name, kind in kinds.items()
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=None)
+        for name, kind in {**_OPTIONS, "output": output}.items()
     ]
     parameters = [inspect.Parameter("place", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Place), *own, *shared]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -194,7 +194,7 @@ def _drop(storage: Storage, seen: LogState, retired: Sequence[int]) -> LogState:
 
 
 def to_object(prefix: Prefix, made: Plan, *, dry_run: bool) -> dict[str, Any]:
-    """What --json prints."""
+    """What -o json prints."""
     return {
         "uri": prefix.uri,
         "dryRun": dry_run,

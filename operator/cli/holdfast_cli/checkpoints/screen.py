@@ -23,7 +23,7 @@ from holdfast_train.format.names import CheckpointName
 
 
 def notes(lines: Iterable[str]) -> None:
-    """Print notes for people on standard error, so that --json stays JSON."""
+    """Print notes for people on standard error, so that the answer for programs stays whole."""
     for line in lines:
         error_console().print(Text.assemble(("note:  ", "yellow"), line))
 

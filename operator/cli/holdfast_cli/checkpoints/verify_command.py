@@ -140,7 +140,7 @@ def show(out: Console, verdicts: Sequence[Verdict], *, taken_back: bool = False)
 
 
 def to_object(uri: str, verdicts: Sequence[Verdict], *, taken_back: bool = False) -> dict[str, Any]:
-    """What --json prints."""
+    """What -o json prints."""
     return {
         "uri": uri,
         "intact": not any(verdict.damages for verdict in verdicts),

@@ -24,16 +24,7 @@ ListOutput = Annotated[
         show_default=False,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
-
 _FOR_PROGRAMS: Final = ("json", "yaml", "name")
-
-
-def chosen(output: ListFormat | None, *, as_json: bool) -> ListFormat | None:
-    """The format that -o or --json asks for. Raises typer.BadParameter if they differ."""
-    if as_json and output not in (None, "json"):
-        raise typer.BadParameter(f"{output} is not what --json asks for: give one of the two", param_hint="--output")
-    return "json" if as_json else output
 
 
 def is_for_programs(output: ListFormat | None) -> bool:

@@ -1,4 +1,4 @@
-"""What `holdfast why --json` prints: every figure, under stable names. Pure.
+"""What `holdfast why -o json` prints: every figure, under stable names. Pure.
 
 Durations are seconds, money is a decimal string, and null means unknown or unlimited.
 """

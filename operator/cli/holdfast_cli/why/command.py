@@ -9,7 +9,7 @@ from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.cluster.options import Job, Kubeconfig, Namespace
 from holdfast_cli.terminal.console import console
-from holdfast_cli.terminal.output import AsJson, Output, chosen, write
+from holdfast_cli.terminal.output import Output, write
 from holdfast_cli.why.as_json import as_json
 from holdfast_cli.why.reading import all_nodes, profile_of
 from holdfast_cli.why.reasons import find_reasons
@@ -22,7 +22,6 @@ def why(
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     output: Output = None,
-    as_json_: AsJson = False,
 ) -> None:
     """Show why a job is on its tier, with every figure behind it.
 
@@ -32,9 +31,9 @@ def why(
     \b
     Examples:
       holdfast why vit-faces -n vision
-      holdfast why vit-faces --json | jq '.tiers[] | {name, available, costOfAnHoursWork}'
+      holdfast why vit-faces -o json | jq '.tiers[] | {name, available, costOfAnHoursWork}'
     """
-    target, asked = Target(kubeconfig, namespace), chosen(output, as_json=as_json_)
+    target = Target(kubeconfig, namespace)
 
     async def read() -> tuple[TrainingJob, CapacityProfile | None, list[NodeView] | None]:
         async with connect(target) as client:
@@ -42,5 +41,5 @@ def why(
             return found, await profile_of(client, found), await all_nodes(client)
 
     found = find_reasons(*asyncio.run(read()), datetime.now(UTC))
-    if not write(asked, as_json(found)):
+    if not write(output, as_json(found)):
         show(console(), found)

@@ -43,7 +43,7 @@ def hang(folder: Path, how: str) -> tuple[dict[str, Any], dict[str, Any], str]:
     finally:
         pod.process.kill()
     run = CliRunner(env={"COLUMNS": "200"}).invoke
-    shown, found = run(app, ["evidence", str(place)]), run(app, ["evidence", str(place), "--json"])
+    shown, found = run(app, ["evidence", str(place)]), run(app, ["evidence", str(place), "-o", "json"])
     assert (shown.exit_code, found.exit_code) == (0, 0), shown.output + found.output + pod.output
     return verdict, json.loads(found.stdout), shown.stdout
 

@@ -61,7 +61,7 @@ def test_all_problems_are_shown_at_once(tmp_path: Path) -> None:
 
 
 def test_json_is_for_programs(tmp_path: Path) -> None:
-    result = check(written(tmp_path, changed(GOOD, {"spec/goal": {"steps": 0}})), "--offline", "--json")
+    result = check(written(tmp_path, changed(GOOD, {"spec/goal": {"steps": 0}})), "--offline", "-o", "json")
     (report,) = json.loads(result.stdout)
     assert report == {
         "object": "trainingjob/good",

@@ -93,7 +93,7 @@ def test_list_shows_every_state_of_a_checkpoint(folder: FolderStorage) -> None:
         folder.put(key, data)
     folder.put("data/000000000025-a2-0123456789ab/r0.0", b"x")
     folder.put("manifests/000000000026-a2-0123456789ab.json", b"{}")
-    found = json.loads(holdfast("list", folder.uri, "--json").output)
+    found = json.loads(holdfast("list", folder.uri, "-o", "json").output)
     assert {c["step"]: (c["state"], c["note"]) for c in found["checkpoints"]} == {
         30: ("damaged", "its manifest is missing"),
         20: ("ok", None),
@@ -121,7 +121,7 @@ def test_show(folder: FolderStorage) -> None:
     assert "000000000020-a1-" in result.output
     assert "in 1 part, 2 tensors" in result.output
     assert max(len(line) for line in result.output.splitlines()) < 100  # no blanks up to the end of the line
-    found = json.loads(holdfast("show", folder.uri, "20", "--json").output)
+    found = json.loads(holdfast("show", folder.uri, "20", "-o", "json").output)
     assert found["objects"] == [
         {"name": "model", "tensors": 2, "size": 4 * 8 * 4 + 16},
         {"name": "count", "tensors": 0, "size": 0},
@@ -136,7 +136,7 @@ def test_show_lists_tensors_by_the_start_of_their_names(folder: FolderStorage) -
     assert ("model/weight" in some, "model/bias" in some) == (True, False)
     assert some.splitlines()[2].split() == ["model/weight", "numpy", "<f4", "[4,", "16]", "256"]
     assert holdfast("show", folder.uri, "--under", "model.w").output == some
-    for more in ([], ["--json"]):
+    for more in ([], ["-o", "json"]):
         nothing = holdfast("show", folder.uri, "--under", "x", *more)
         assert nothing.exit_code == ExitCode.NOT_FOUND
         assert "begins with x; its objects are model, count" in nothing.output
@@ -146,7 +146,7 @@ def test_show_lists_tensors_by_the_start_of_their_names(folder: FolderStorage) -
 def test_a_checkpoint_is_named_in_many_ways(folder: FolderStorage, text: str) -> None:
     name = path(folder, "manifests", 20).stem
     words = [f"{folder.uri}/manifests/{name}.json"] if text == "address" else [folder.uri, text]
-    found = json.loads(holdfast("show", *words, "--json").output)
+    found = json.loads(holdfast("show", *words, "-o", "json").output)
     assert found["step"] == (30 if text == "latest" else 20)
 
 
@@ -169,7 +169,7 @@ def test_verify_names_what_is_damaged_and_ends_with_1(folder: FolderStorage) -> 
     result = holdfast("verify", folder.uri, "--all")
     assert result.exit_code == ExitCode.FAILED
     assert result.output.count("intact ") == 1
-    found = json.loads(holdfast("verify", folder.uri, "--all", "--json").output)
+    found = json.loads(holdfast("verify", folder.uri, "--all", "-o", "json").output)
     damages = [damage for checkpoint in found["checkpoints"] for damage in checkpoint["damages"]]
     assert [(d["key"].partition("-")[0], d["chunk"]) for d in damages] == [
         ("data/000000000020", 0),
@@ -209,7 +209,7 @@ def test_quarantine_is_shown_and_taken_back_while_nothing_trains(folder: FolderS
     newest = attempt(folder, 2)
     seq = newest.log.state.commits[-1].seq
     newest.log.quarantine(corrupt=(seq,))
-    listed = json.loads(holdfast("list", folder.uri, "--json").output)
+    listed = json.loads(holdfast("list", folder.uri, "-o", "json").output)
     assert [c["state"] for c in listed["checkpoints"]] == ["corrupt", "ok", "ok"]
     result = holdfast("verify", folder.uri)
     assert (result.exit_code, "it is in quarantine" in result.output) == (0, True)
@@ -221,7 +221,7 @@ def test_quarantine_is_shown_and_taken_back_while_nothing_trains(folder: FolderS
     assert holdfast("verify", folder.uri, "--take-back").exit_code == ExitCode.FAILED
     assert "corrupt" in holdfast("list", folder.uri).output
     flip(path(folder, "data", 30), 5)
-    taken = holdfast("verify", folder.uri, "--all", "--take-back", "--json")
+    taken = holdfast("verify", folder.uri, "--all", "--take-back", "-o", "json")
     assert [c["inQuarantine"] for c in json.loads(taken.output)["checkpoints"]] == [False] * 3
     assert "corrupt" not in holdfast("list", folder.uri).output
     again = holdfast("verify", folder.uri, "--take-back")
@@ -232,7 +232,7 @@ def test_diff(folder: FolderStorage) -> None:
     result = holdfast("diff", folder.uri, "10", "30")
     assert "model/weight  numpy <f4 [4, 8] -> numpy <f4 [4, 16]" in result.output
     assert "1 have the same name, type and shape (--values" in result.output
-    found = json.loads(holdfast("diff", folder.uri, "10", "20", "--values", "--json").output)
+    found = json.loads(holdfast("diff", folder.uri, "10", "20", "--values", "-o", "json").output)
     assert found["bytesDiffer"] == ["model/weight"]
     assert found["plainValues"] == [{"name": "count/step", "first": "10", "second": "20"}]
     assert (found["added"], found["removed"], found["changed"], found["facts"]) == ([], [], [], [])
@@ -263,7 +263,7 @@ def test_prune_of_commits_waits_for_the_end(folder: FolderStorage) -> None:
     assert "attempt 1 may be training" in refused.output
     last = attempt(folder, 2)
     last.complete(30)
-    result = holdfast("prune", folder.uri, "--keep-last", "1", "--yes", "--json")
+    result = holdfast("prune", folder.uri, "--keep-last", "1", "--yes", "-o", "json")
     assert [item["step"] for item in json.loads(result.output)["deleted"]] == [10, 20]
     assert len(folder.keys("data/")) == len(folder.keys("manifests/")) == 1
     assert holdfast("verify", folder.uri, "--all").exit_code == 0
@@ -354,7 +354,7 @@ def test_a_checkpoint_of_a_folder(tmp_path: Path) -> None:
     assert "checkpoint-30" in shown.output
     assert "unchanged files" in shown.output
     assert not any(word in shown.output for word in ("frozen", "OBJECTS"))
-    assert json.loads(holdfast("show", storage.uri, "--json").output)["step"] == 30
+    assert json.loads(holdfast("show", storage.uri, "-o", "json").output)["step"] == 30
     refused = holdfast("show", storage.uri, "--under", "model")
     assert refused.exit_code == ExitCode.NOT_FOUND
     for command in ("list", "verify"):
@@ -387,6 +387,6 @@ def test_no_command_says_a_step_that_no_name_says(tmp_path: Path) -> None:
     second = Checkpoints(storage, identity(2), Keep(9))
     second.start("Auto")
     second.complete(0)
-    listed = json.loads(holdfast("list", storage.uri, "--json").output)
+    listed = json.loads(holdfast("list", storage.uri, "-o", "json").output)
     assert (listed["complete"], listed["completeAtStep"]) == (True, None)
     assert {checkpoint["step"] for checkpoint in listed["checkpoints"]} == {None}

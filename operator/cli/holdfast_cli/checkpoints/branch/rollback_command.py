@@ -127,7 +127,7 @@ def _refused(error: FencedError | AlreadyCompleteError) -> CliError:
 def to_object(
     prefix: Prefix, target: Commit, left: tuple[Commit, ...], fence: Fence | None, *, dry_run: bool
 ) -> dict[str, Any]:
-    """What --json prints."""
+    """What -o json prints."""
     return {
         "uri": prefix.uri,
         "dryRun": dry_run,

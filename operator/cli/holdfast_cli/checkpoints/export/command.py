@@ -154,7 +154,7 @@ def _show(out: Console, made: Exported) -> None:
 
 
 def to_object(made: Exported) -> dict[str, Any]:
-    """What --json prints: sizes in bytes."""
+    """What -o json prints: sizes in bytes."""
     description = made.content.description
     return {
         "uri": made.uri,

@@ -91,7 +91,7 @@ def _cells(part: Part) -> list[Text]:
 
 
 def to_object(found: History) -> dict[str, Any]:
-    """What --json prints. JSON has no NaN and no infinity: these are texts."""
+    """What -o json prints. JSON has no NaN and no infinity: these are texts."""
     return {
         "gaps": list(found.gaps),
         "attempts": [

@@ -48,7 +48,7 @@ def first(folder: FolderStorage) -> Checkpoints:
 
 
 def listed(folder: FolderStorage) -> dict[str, str]:
-    found = json.loads(holdfast("checkpoints", "list", folder.uri, "--json").output)
+    found = json.loads(holdfast("checkpoints", "list", folder.uri, "-o", "json").output)
     return {c["name"]: c["state"] for c in found["checkpoints"]}
 
 
@@ -69,13 +69,13 @@ def test_rollback(folder: FolderStorage, first: Checkpoints) -> None:
     stores.save(second, 20, STATE, [None])
     assert sorted(listed(folder).values()) == ["left", "left", "ok", "ok"]
     assert "20" in holdfast("checkpoints", "show", folder.uri, "20").output
-    shown = json.loads(holdfast("checkpoints", "show", folder.uri, "20", "--json").output)
+    shown = json.loads(holdfast("checkpoints", "show", folder.uri, "20", "-o", "json").output)
     assert shown["name"] == str(second.log.state.commits[-1].name)  # the one of the present branch
 
 
 def test_a_dry_run_changes_nothing(folder: FolderStorage, first: Checkpoints) -> None:
     before = folder.keys("log/")
-    result = holdfast("rollback", folder.uri, "--to", "10", "--dry-run", "--json")
+    result = holdfast("rollback", folder.uri, "--to", "10", "--dry-run", "-o", "json")
     assert result.exit_code == 0, result.output
     body = json.loads(result.output)
     assert (body["to"]["step"], [c["step"] for c in body["left"]], body["fencedAttempt"]) == (10, [20, 30], 1)

@@ -104,7 +104,7 @@ def test_a_trained_model(prefix: Path, tmp_path: Path) -> None:
     assert "tied, and written once: head.weight (is embed.weight)" in result.output
     found = load_file(tmp_path / "out" / "model.safetensors")
     assert all(torch.equal(tensor, net.state_dict()[name]) for name, tensor in found.items())
-    again = json.loads(export(prefix, tmp_path / "again", "--json").output)
+    again = json.loads(export(prefix, tmp_path / "again", "-o", "json").output)
     assert (again["step"], again["tensors"], again["tied"]) == (4, 3, {"head.weight": "embed.weight"})
     assert [Path(file["path"]).name for file in again["files"]] == ["model.safetensors"]
 

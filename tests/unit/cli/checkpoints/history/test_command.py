@@ -43,9 +43,9 @@ def test_attempts_are_shown_with_what_was_lost(folder: FolderStorage) -> None:
     assert "series/000000000009-a2-ab.jsonl.gz is damaged" in result.stderr
 
 
-# Breaks if --json is not strict JSON because a value is not finite.
+# Breaks if -o json is not strict JSON because a value is not finite.
 def test_json(folder: FolderStorage) -> None:
-    found = json.loads(history(folder.uri, "--json").stdout, parse_constant=pytest.fail)
+    found = json.loads(history(folder.uri, "-o", "json").stdout, parse_constant=pytest.fail)
     assert [(one["attempt"], one["keptThrough"]) for one in found["attempts"]] == [(1, 3), (2, 8)]
     assert found["attempts"][0]["rows"][0] == {"step": 1, "at": 101.0, "values": {"loss": 1, "accuracy": "nan"}}
     assert len(found["gaps"]) == 1
