@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from holdfast_train import package as packages
+from holdfast_model import package as packages
 from holdfast_train.examples.byte_data import VOCABULARY, ByteData, build
 from holdfast_train.examples.language_model import LanguageModel, Shape, parse
 

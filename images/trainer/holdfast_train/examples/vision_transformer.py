@@ -26,7 +26,7 @@ from holdfast_train import ElasticSampler, Run
 from holdfast_train.examples.images import Pictures, open_images
 
 if TYPE_CHECKING:
-    from holdfast_train import package as packages
+    from holdfast_model import package as packages
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def problem(*arguments: str) -> "packages.Problem":
 
     `arguments`: the options of the training that say how large the model is, and where its pictures are.
     """
-    from holdfast_train import package as packages  # noqa: PLC0415 - holdfast-model: a training runs without it
+    from holdfast_model import package as packages  # noqa: PLC0415 - holdfast-model: a training runs without it
 
     options = parse(arguments)
     train, test, classes = open_images(options.data, options.image)

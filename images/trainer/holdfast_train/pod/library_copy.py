@@ -25,7 +25,7 @@ MODULES: Final = (
     "six",
     "urllib3",
 )
-NOT_CALLED: Final = ("examples", "exchange", "frameworks", "package.py")  # of the library: programs and commands
+NOT_CALLED: Final = ("examples", "exchange", "frameworks")  # of the library: programs and commands
 SERVICES: Final = ("s3", "sso", "sso-oidc", "sts")  # of botocore's data: S3, and ways to get a cloud identity
 
 
