@@ -61,7 +61,7 @@ def test_both_programs_give_an_error_of_the_storage_the_same_code(
     for name in ("keys", "entries", "get", "size"):
         monkeypatch.setattr(FolderStorage, name, fail)
     monkeypatch.setattr("holdfast_cli.storage.address.PATIENCE", 0.0)
-    monkeypatch.setattr("holdfast_train.exchange.exporting.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("holdfast_train.exchange.command.PATIENCE_SECONDS", 0.0)
     assert holdfast("checkpoints", "list", str(tmp_path)) == code
     assert train_command.main(["export", str(tmp_path), str(tmp_path / "out")]) == code
 

@@ -23,6 +23,7 @@ from holdfast_train.exchange.importing import import_checkpoint, open_source
 from holdfast_train.exchange.lines import say, show
 from holdfast_train.exchange.progress_bar import ProgressBar, format_size
 from holdfast_train.restore.source import open_address
+from holdfast_train.storage.retrying import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -145,7 +146,7 @@ def _add_import(commands: "Commands", storage: argparse.ArgumentParser) -> None:
 def _export(options: argparse.Namespace) -> None:
     storage, name = open_address(options.checkpoint, endpoint=options.endpoint, region=options.region)
     form: Format = options.format or ("torch" if options.destination.suffix in (".pt", ".pth") else "safetensors")
-    with ProgressBar("exporting") as bar:
+    with storage.within(PATIENCE_SECONDS), ProgressBar("exporting") as bar:
         done = export(
             storage, name, options.destination, form,
             only=options.only, max_shard_size=options.max_shard_size, begin=bar.begin,

@@ -1,11 +1,12 @@
 """Export of a checkpoint to files of another format. After an error no file is left."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import StateError
@@ -13,12 +14,12 @@ from holdfast_train.exchange import safetensors_files, torch_files
 from holdfast_train.exchange.content import Content
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.program import data_facts
-from holdfast_train.format.selection import Only, dotted, select
+from holdfast_train.format.selection import Only, dotted, is_within, select
 from holdfast_train.restore.lazy_tensors import outline
 from holdfast_train.restore.source import read_newest_intact
-from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
+from holdfast_train.storage.retrying import RetryingStorage
 
-__all__ = ["FORMATS", "Exported", "Format", "export"]
+__all__ = ["FORMATS", "Exported", "Format", "export", "outlines"]
 
 Format = Literal["safetensors", "dcp", "torch"]
 FORMATS: Final = ("safetensors", "dcp", "torch")
@@ -51,12 +52,11 @@ def export(
     called with the number of bytes; the function that it returns is called with the bytes of each read.
     NoCheckpointError, StateError, StorageErrors, OSError.
     """
-    if destination.exists():
-        raise StateError(f"{destination} exists already: use another name, or remove it first")
+    _refuse_existing(destination)
     alone = form == "safetensors" and destination.suffix == safetensors_files.SUFFIX
 
     def write(found: Found) -> Exported:
-        objects = select(outline(found.manifest.state, found.manifest)["objects"], only)
+        objects = outlines(found, only)
         if not objects:
             raise StateError(f"{found.uri} has no objects: there is nothing to export")
         content = Content.of(found.manifest.step, objects, data_facts(found.manifest.program, {}))
@@ -78,8 +78,23 @@ def export(
         values = tuple(path for path, value in dotted(objects) if _is_value(value))
         return Exported(found.uri, content, placed, values)
 
-    with storage.within(PATIENCE_SECONDS):
-        return read_newest_intact(storage, name, write)[1]
+    return read_newest_intact(storage, name, write)[1]
+
+
+def outlines(found: Found, only: Only) -> dict[str, Any]:
+    """The objects, or the parts of them, that `only` names, without the bytes of tensors.
+
+    Other objects are not unpacked: their values, such as types in an optimizer, may need torch. StateError, with the
+    existing names, if nothing has that name.
+    """
+    manifest = found.manifest
+    if only is None or manifest.state is None:
+        return dict(outline(manifest.state, manifest)["objects"])
+    names = [only] if isinstance(only, str) else only
+    state: Any = manifest.state
+    pairs = dict(state["$dict"])["objects"]["$dict"]
+    named: list[Any] = [[key, tree] for key, tree in pairs if any(is_within(name, str(key)) for name in names)]
+    return select({**dict(pairs), **outline({"$dict": named}, manifest)}, only)
 
 
 def _is_value(value: object) -> bool:
@@ -89,7 +104,11 @@ def _is_value(value: object) -> bool:
 
 def _move(pairs: Sequence[tuple[Path, Path]]) -> None:
     for _, place in pairs:
-        if place.exists():
-            raise StateError(f"{place} exists already: use another name, or remove it first")
+        _refuse_existing(place)
     for made, place in pairs:
         shutil.move(made, place)
+
+
+def _refuse_existing(place: Path) -> None:
+    if os.path.lexists(place):  # also a link that leads nowhere
+        raise StateError(f"{place} exists already: use another name, or remove it first")

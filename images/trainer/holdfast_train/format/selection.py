@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias
 
 from holdfast_train.errors import StateError
 
-__all__ = ["SHOWN", "Only", "at", "dotted", "select"]
+__all__ = ["SHOWN", "Only", "at", "dotted", "is_within", "select"]
 
 Only: TypeAlias = "str | Sequence[str] | None"
 SHOWN: Final = 12  # names that an error lists
@@ -22,7 +22,7 @@ def select(objects: Mapping[str, Any], only: Only) -> dict[str, Any]:
         return dict(objects)
     wanted = [only] if isinstance(only, str) else list(only)
     for name in wanted:
-        if not any(_within(path, name) for path, _ in dotted(objects)):
+        if not any(is_within(path, name) for path, _ in dotted(objects)):
             raise StateError(f"there is nothing at {name!r}; {_near(objects, name)}")
     found = _below(objects, "", wanted)
     assert isinstance(found, dict)
@@ -46,9 +46,9 @@ def dotted(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from dotted(item, f"{path}.{key}" if path else str(key))
 
 
-def _within(path: str, name: str) -> bool:
+def is_within(path: str, name: str) -> bool:
     """True if the dotted name `path` is `name` or below it."""
-    path, name = path.replace("/", "."), _plain(name)
+    path, name = _plain(path), _plain(name)
     return path == name or path.startswith(f"{name}.")
 
 
@@ -60,7 +60,7 @@ def _below(value: Mapping[str, Any], path: str, wanted: Sequence[str]) -> dict[s
     found: dict[str, Any] = {}
     for key, item in value.items():
         here = f"{path}.{key}" if path else str(key)
-        if any(_within(here, name) for name in wanted):
+        if any(is_within(here, name) for name in wanted):
             found[key] = item
         elif isinstance(item, Mapping) and (inside := _below(item, here, wanted)):
             found[key] = inside

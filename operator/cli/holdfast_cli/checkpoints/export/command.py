@@ -1,11 +1,9 @@
 """`holdfast checkpoints export`."""
 
-import os
-import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,21 +17,10 @@ from holdfast_cli.errors import CliError
 from holdfast_cli.terminal import formats
 from holdfast_cli.terminal.interruptible import interruptible
 from holdfast_cli.terminal.parsing import size
-from holdfast_train.commitlog.checkpoints import Found
-from holdfast_train.errors import StateError
-from holdfast_train.exchange.content import Content
+from holdfast_train.exchange import exporting
+from holdfast_train.exchange.exporting import Exported
 from holdfast_train.exchange.progress_bar import format_size
-from holdfast_train.exchange.safetensors_files import write
-from holdfast_train.format.manifest import OF_FOLDER
-from holdfast_train.format.names import CheckpointName
-from holdfast_train.format.program import data_facts
-from holdfast_train.format.selection import select
-from holdfast_train.format.tree import Tree
-from holdfast_train.restore.lazy_tensors import outline
-from holdfast_train.restore.source import read_newest_intact
-from holdfast_train.storage.retrying import RetryingStorage
 
-FILE: Final = "model.safetensors"
 Name = Annotated[str, typer.Option(help="Dotted name of what is exported, such as model, ema or model.backbone.")]
 MostBytes = Annotated[
     str,
@@ -43,19 +30,13 @@ MostBytes = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """What was written."""
-
-    uri: str
-    content: Content
-    files: tuple[Path, ...]
-
-
 @on_storage
 def export(
     at: Opened,
-    folder: Annotated[Path, typer.Argument(help="The new folder.", show_default=False)],
+    destination: Annotated[
+        Path,
+        typer.Argument(help="The new folder; or the new file, if its name ends in .safetensors.", show_default=False),
+    ],
     *,
     step: Step = None,
     best: BestOne = False,
@@ -74,69 +55,24 @@ def export(
       holdfast checkpoints export s3://runs/vision/vit-faces weights --step 48000 --name ema
     """
     most = size("--max-shard-size", max_shard_size)
-    place = folder.expanduser().absolute()
-    _refuse_existing(place)
+    place = destination.expanduser().absolute()
     wanted = at.found.name or choose(survey(at.storage), at.found.keep, step, best=best)
     if at.found.name and (step is not None or best):
         raise typer.BadParameter(f"{at.found.name} is one checkpoint: leave out --step and --best")
     try:
-        with interruptible():
-            made = _export(at.storage, wanted, place, name, most)
+        with interruptible(), ExitStack() as bar:
+
+            def begin(total: int) -> Callable[[int], None]:
+                bar.close()  # that of a checkpoint which was damaged
+                progress = bar.enter_context(screen.transfer("exporting", total))
+                return lambda count: progress.advance(progress.task_ids[0], count)
+
+            made = exporting.export(
+                at.storage, wanted, place, "safetensors", only=name, max_shard_size=most, begin=begin
+            )
     except OSError as error:
         raise CliError(f"nothing was exported: {error.filename or place}: {error.strerror or error}") from error
     at.answer(to_object(made), lambda out: _show(out, made))
-
-
-def _refuse_existing(place: Path) -> None:
-    if os.path.lexists(place):  # also a link that leads nowhere
-        raise CliError(f"{place} exists already", hint="use another name, or remove it first")
-
-
-def _export(storage: RetryingStorage, wanted: CheckpointName | None, place: Path, name: str, most: int) -> Exported:
-    def write_all(found: Found) -> Exported:
-        content = content_of(found, name)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            tempfile.TemporaryDirectory(dir=place.parent, prefix=".exporting-") as temporary,
-            screen.transfer("exporting", content.size) as progress,
-        ):
-            made = Path(temporary) / place.name
-            made.mkdir()
-            files = write(
-                storage, found, content, made / FILE, most=most,
-                advance=lambda count: progress.advance(progress.task_ids[0], count),
-            )  # fmt: skip
-            _refuse_existing(place)
-            made.rename(place)
-        return Exported(found.uri, content, tuple(place / file.name for file in sorted(files)))
-
-    return read_newest_intact(storage, wanted, write_all)[1]
-
-
-def content_of(found: Found, name: str) -> Content:
-    """What is at the dotted `name` of a checkpoint. StateError, with the existing names, if nothing is there."""
-    manifest = found.manifest
-    if OF_FOLDER in manifest.program:
-        outline(manifest.state, manifest)  # it says that these are files of a program
-    saved = [pair for pair in _objects(manifest.state) if _is_part(str(pair[0]), name)]
-    if not saved:
-        there = ", ".join(str(key) for key, _ in _objects(manifest.state)) or "nothing"
-        raise StateError(f"{found.uri} has no object at {name!r}; it has {there}")
-    # Only these are unpacked: values of other objects, such as types in an optimizer, may need torch.
-    objects = select(outline({"$dict": [list(pair) for pair in saved]}, manifest), name)
-    return Content.of(manifest.step, objects, data_facts(manifest.program, {}))
-
-
-def _objects(state: Tree) -> Sequence[tuple[Any, Any]]:
-    """The objects of the Run by name, not unpacked."""
-    saved: Any = state
-    return [(key, tree) for key, tree in dict(saved["$dict"])["objects"]["$dict"]]
-
-
-def _is_part(key: str, name: str) -> bool:
-    """True if the dotted `name` is at or below the object `key`."""
-    plain, key = name.replace("/", ".").rstrip("."), key.replace("/", ".")
-    return plain == key or plain.startswith(f"{key}.")
 
 
 def _show(out: Console, made: Exported) -> None:

@@ -19,13 +19,14 @@ from typer.testing import CliRunner, Result
 from holdfast.api.job import Best
 from holdfast.api.job import Keep as JobKeep
 from holdfast_cli.checkpoints.choice import choose
-from holdfast_cli.checkpoints.export.command import content_of
 from holdfast_cli.checkpoints.survey import survey
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.main import app
 from holdfast_train.commitlog.checkpoints import Found
-from holdfast_train.exchange.content import to_tensor
+from holdfast_train.exchange.content import Content, to_tensor
+from holdfast_train.exchange.exporting import outlines
 from holdfast_train.exchange.safetensors_layout import lay_out
+from holdfast_train.format.program import data_facts
 from holdfast_train.restore.lazy_tensors import materialise
 from holdfast_train.restore.source import read_newest_intact
 from holdfast_train.storage.folder import FolderStorage
@@ -65,7 +66,7 @@ def by_library(prefix: Path, folder: Path, name: str, most: int) -> None:
     storage = RetryingStorage(FolderStorage(prefix))
 
     def write(found: Found) -> None:
-        content = content_of(found, name)
+        content = Content.of(found.manifest.step, outlines(found, name), data_facts(found.manifest.program, {}))
         layout = lay_out(content, "model.safetensors", most)
         folder.mkdir()
         for file, group in layout.files.items():
@@ -145,7 +146,7 @@ def test_a_damaged_checkpoint(prefix: Path, tmp_path: Path) -> None:
 def test_a_wrong_command_writes_nothing(prefix: Path, tmp_path: Path) -> None:
     save(prefix, {"model": {"x": torch.ones(9), "y": {"z": torch.ones(1)}}, "odd": {"c": torch.ones(1).cdouble()}}, 1)
     said = export(prefix, tmp_path / "out", "--name", "ema")
-    assert "has no object at 'ema'; it has model, odd" in said.output
+    assert "there is nothing at 'ema'; there is model, odd" in said.output
     assert "there is nothing at 'model.q'" in export(prefix, tmp_path / "out", "--name", "model.q").output
     assert "c has the type complex128" in export(prefix, tmp_path / "out", "--name", "odd").output
     assert "'3' below" in export(prefix, tmp_path / "out", "--step", "3").output
@@ -180,7 +181,7 @@ def test_the_best_checkpoint(prefix: Path, mode: Any, step: int) -> None:
 def test_sigterm_leaves_nothing(prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train(prefix)
     monkeypatch.setattr(
-        "holdfast_cli.checkpoints.export.command.write", lambda *_, **__: signal.raise_signal(signal.SIGTERM)
+        "holdfast_train.exchange.safetensors_files.write", lambda *_, **__: signal.raise_signal(signal.SIGTERM)
     )
     (tmp_path / "there").mkdir()
     assert export(prefix, tmp_path / "there" / "out").exit_code == ExitCode.INTERRUPTED
