@@ -81,11 +81,9 @@ TABLE: tuple[Row, ...] = (
         then="Draining until the pod is confirmed gone"),
     # What the user set
     job_row("out of time", ANY, suspend.past_active_deadline, suspend.fail_active_deadline, then="Failed"),
-    row("suspend before start", WAITING, (*UNPLACED, Sight.CREATED), suspend.must_pause, end.stop_waiting,
+    row("given up before start", WAITING, (*UNPLACED, Sight.CREATED), suspend.must_give_up, end.stop_waiting,
         then="no attempt; nothing counted"),
     row("suspend", WORKING, ALIVE, suspend.must_pause, drain.drain_to_suspend, then="Draining"),
-    row("edited before start", WAITING, (*UNPLACED, Sight.CREATED), suspend.other_program, suspend.stop_waiting,
-        then="no attempt; the next one runs what spec says"),
     row("edited", WORKING, ALIVE, suspend.other_program, drain.drain_for_edit, then="Draining"),
     job_row("corrected", ANY, pause.may_try_again, pause.try_again, then="nothing is wrong, as far as is known"),
     job_row("suspended", NO_ATTEMPT, suspend.must_be_marked, suspend.mark_suspended, then="Suspended"),

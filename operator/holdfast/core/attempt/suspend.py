@@ -22,9 +22,9 @@ def other_program(turn: Turn) -> tuple[str, ...] | None:
     return made_from.other_program(turn.attempt, turn.draft.snapshot.job.spec) or None
 
 
-def stop_waiting(turn: Turn, _fields: tuple[str, ...]) -> None:
-    """Give the attempt up, which has not started; the next one runs what spec says."""
-    end.stop_waiting(turn, EndReason.SPEC_CHANGED)
+def must_give_up(turn: Turn) -> EndReason | None:
+    """The reason if the job must pause, or spec names another program or storage than the attempt is to run."""
+    return must_pause(turn) or (EndReason.SPEC_CHANGED if other_program(turn) else None)
 
 
 def must_be_marked(draft: Draft) -> PauseReason | None:

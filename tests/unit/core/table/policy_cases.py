@@ -193,7 +193,7 @@ CASES = [
          then={"state": DRAINING, "reason": "BudgetExceeded", "successor": None, "orders": [("drain", 1)],
                "deadline": at(100), "events": ["BudgetExceeded", "BudgetAtRisk"]}),
     case("budget: used up while the pod waits", under("Ordered", status(attempt(2, ACQUIRING), ledger=SPENT),
-         budget="0.25"), pending(2), trace=("suspend before start", "suspended"),
+         budget="0.25"), pending(2), trace=("given up before start", "suspended"),
          then={"phase": "Suspended", "deleted": [("u-2", None)], "end": (2, EndKind.STOPPED, "BudgetExceeded")}),
     case("budget: it has left", under("Ordered", status(training(state=DRAINING, drain=drain(reason="BudgetExceeded",
          kind=EndKind.STOPPED))), budget="0.2"), ended(1, 0, DRAINED), trace=("ended", "suspended"),
