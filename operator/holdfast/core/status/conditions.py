@@ -1,6 +1,6 @@
 """Conditions of a job: those of Job (Complete, Failed, Suspended), CapacityAcquired, Progressing, and warnings."""
 
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, get_args
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.status import Condition, Phase
@@ -35,8 +35,12 @@ def set_conditions(draft: Draft, s: Situation) -> None:
     _set_progress_unreachable(draft, s)
     _set_feature_off(draft)
     _set_never_fits(draft)
-    _set_reported(draft, s, _CHECKPOINT_FAILING, s.report.save_error if s.report else None)
-    _set_reported(draft, s, _MEMORY_SHORT, s.report.memory_warning if s.report else None)
+    # Saves fail: training goes on, but losing the pod costs more and more.
+    failing = s.report.save_error if s.report else None
+    _set_reported(draft, s, CHECKPOINT_FAILING, failing, true="SaveFailed", false="NotFailing")
+    # The copy of the state for a save does not fit into the container's memory, so the kernel may kill the trainer.
+    short = s.report.memory_warning if s.report else None
+    _set_reported(draft, s, "MemoryShort", short, true="NoRoomForSave", false="Enough")
 
 
 def _set_progress_unreachable(draft: Draft, s: Situation) -> None:
@@ -56,55 +60,41 @@ def _set_progress_unreachable(draft: Draft, s: Situation) -> None:
 def _set_feature_off(draft: Draft) -> None:
     """FeatureOff: the job asks for a feature whose gate is off, so it runs without it."""
     job, gate = draft.snapshot.job, PEER_COPIES
-    known = find_condition(draft, FEATURE_OFF)
     is_off = job.spec.checkpoint.peers and gate.name not in draft.snapshot.config.gates
     message = (
         f"checkpoint.peers: the gate {gate.name} is off, so the training runs without copies on other nodes; an"
         f" administrator sets featureGates.{gate.name}"
     )
-    if is_off and (known is None or known.status != "True"):
-        draft.event(FEATURE_OFF, message, warning=True)
-    if is_off or known:
-        _set(draft, FEATURE_OFF, is_off, gate.name, message if is_off else "")
+    _warn(draft, FEATURE_OFF, message if is_off else "", true=gate.name, false=gate.name)
 
 
 def _set_never_fits(draft: Draft) -> None:
     """NeverFits: no tier has as many nodes as the training needs, and nothing brings more."""
-    known, current = find_condition(draft, NEVER_FITS), draft.status.current
+    current = draft.status.current
     waits = current is None or current.state is AttemptState.INTENDED
     message = never_fits(draft) if waits and not draft.status.is_over else ""
-    if message and (known is None or known.status != "True"):
-        draft.event(NEVER_FITS, message, warning=True)
-    if message or known:
-        _set(draft, NEVER_FITS, bool(message), "TooFewNodes" if message else "EnoughNodes", message)
+    _warn(draft, NEVER_FITS, message, true="TooFewNodes", false="EnoughNodes")
 
 
-class _Reported(NamedTuple):
-    """A condition that says what the trainer reports, with its reasons while it is True and while it is False."""
-
-    kind: str
-    true: str
-    false: str
-
-
-# The trainer's saves fail. Training goes on, but losing the pod costs more and more.
-_CHECKPOINT_FAILING = _Reported(CHECKPOINT_FAILING, "SaveFailed", "NotFailing")
-# The copy of the state for a save does not fit into the container's memory, so the kernel may kill the trainer.
-_MEMORY_SHORT = _Reported("MemoryShort", "NoRoomForSave", "Enough")
-
-
-def _set_reported(draft: Draft, s: Situation, condition: _Reported, trouble: str | None) -> None:
+def _set_reported(draft: Draft, s: Situation, kind: str, trouble: str | None, *, true: str, false: str) -> None:
     """Set a condition about the trouble that the newest report has; None: it has none."""
-    known = find_condition(draft, condition.kind)
-    was_true = known is not None and known.status == "True"
+    was_true = is_true(draft, kind)
     if was_true and s.report is None and s.sight is Sight.RUNNING:
         return  # an operator that has just started has no report yet
     if was_true and trouble and not draft.changed:
         return  # every report may have another text: that alone is not worth a write
-    if trouble and not was_true:
-        draft.event(condition.kind, trouble, warning=True)
-    if trouble or known:
-        _set(draft, condition.kind, bool(trouble), condition.true if trouble else condition.false, trouble or "")
+    _warn(draft, kind, trouble or "", true=true, false=false)
+
+
+def _warn(draft: Draft, kind: str, trouble: str, *, true: str, false: str) -> None:
+    """Set a condition about trouble, in words, with an Event when it begins. Empty: there is none, or none any more.
+
+    `true`, `false`: its reason while there is trouble, and afterwards. A job that never had it lacks the condition.
+    """
+    if trouble and not is_true(draft, kind):
+        draft.event(kind, trouble, warning=True)
+    if trouble or find_condition(draft, kind):
+        _set(draft, kind, bool(trouble), true if trouble else false, trouble)
 
 
 def find_condition(draft: Draft, kind: str) -> Condition | None:
@@ -113,6 +103,12 @@ def find_condition(draft: Draft, kind: str) -> Condition | None:
         if condition.type == kind:
             return condition
     return None
+
+
+def is_true(draft: Draft, kind: str) -> bool:
+    """True if the condition of that type is there, and True."""
+    found = find_condition(draft, kind)
+    return found is not None and found.status == "True"
 
 
 def drop_condition(draft: Draft, kind: str) -> None:

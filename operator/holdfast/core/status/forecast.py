@@ -19,7 +19,7 @@ from holdfast.core.capacity.deadline import span
 from holdfast.core.capacity.risk import Risk, deadline_risk, lateness
 from holdfast.core.capacity.safety_net import find_net
 from holdfast.core.draft import Draft
-from holdfast.core.status.conditions import drop_condition, find_condition, set_condition
+from holdfast.core.status.conditions import drop_condition, find_condition, is_true, set_condition
 from holdfast.core.successor.change_tier import wake_for_choice
 
 State = Literal["True", "False", "Unknown"]
@@ -146,6 +146,6 @@ def _say(draft: Draft, kind: str, state: State, reason: str, message: str, *, ch
     old = find_condition(draft, kind)
     if not changed and old is not None and (old.status, old.reason) == (state, reason):
         return
-    if state == "True" and (old is None or old.status != "True"):
+    if state == "True" and not is_true(draft, kind):
         draft.event(kind, message, warning=reason != "PaceUnknown")
     set_condition(draft, kind, state, reason, message)

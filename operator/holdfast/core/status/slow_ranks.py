@@ -4,7 +4,7 @@ from holdfast.api.attempt import AttemptState, SlowRank
 from holdfast.core.draft import Draft
 from holdfast.core.observe.report import Report
 from holdfast.core.observe.situation import Sight, Situation
-from holdfast.core.status.conditions import find_condition, set_condition
+from holdfast.core.status.conditions import is_true, set_condition
 from holdfast.core.successor import slow_node
 from holdfast.core.turn import Turn, take_turn
 
@@ -13,8 +13,7 @@ CONDITION = "SlowRank"
 
 def show_slow_ranks(draft: Draft, s: Situation) -> None:
     """Say which ranks are slow, and what follows. Another figure alone is not worth a write."""
-    turn, known = take_turn(draft), find_condition(draft, CONDITION)
-    was_true = known is not None and known.status == "True"
+    turn, was_true = take_turn(draft), is_true(draft, CONDITION)
     report = s.report if turn and turn.attempt.state is AttemptState.RUNNING else None
     if was_true and report is None and s.sight is Sight.RUNNING:
         return  # an operator that has just started has no report yet
