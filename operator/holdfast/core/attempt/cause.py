@@ -76,7 +76,7 @@ def _of_members(turn: Turn) -> Cause | None:
     return first._replace(end=end)
 
 
-def pod_of(turn: Turn, end: End, seen: PodView | None) -> PodView | None:
+def pod_of_end(turn: Turn, end: End, seen: PodView | None) -> PodView | None:
     """The pod that an end is about: `seen`, or the one on the node that several nodes left because of a slow rank."""
     if end.reason == EndReason.SLOW_RANK:
         pods = (member.pod for member in turn.situation.members)

@@ -9,7 +9,7 @@ from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_duration
 from holdfast.api.status import Phase
 from holdfast.core.attempt.all_or_none import gives_part_back, pause_after_giving_back
-from holdfast.core.attempt.cause import Cause, pod_of
+from holdfast.core.attempt.cause import Cause, pod_of_end
 from holdfast.core.attempt.delays import backoff, outage_delay, quick_delay
 from holdfast.core.attempt.failure_rules import give_up, hope, judge
 from holdfast.core.attempt.fruitless import count_fruitless, evidence, is_hopeless, made_progress, trainer_started
@@ -326,7 +326,10 @@ def _close(
     pod: PodView | None = None,
 ) -> None:
     """Put the attempt into history and its sums into the ledger. `pod`: the one that its end is about."""
-    draft, record = turn.draft, _record(turn, end, ended_at, pod_of(turn, end, pod or turn.pod), estimated=estimated)
+    draft, record = (
+        turn.draft,
+        _record(turn, end, ended_at, pod_of_end(turn, end, pod or turn.pod), estimated=estimated),
+    )
     record = record.model_copy(update={"fruitless": fruitless})
     append(draft, record, turn.attempt.tier.kind, nodes=turn.attempt.nodes)
     granted, taken, refusal = turn.attempt.granted, was_node_taken(turn, end), draft.snapshot.refusal_of(turn.attempt)
