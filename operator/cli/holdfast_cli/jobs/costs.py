@@ -1,5 +1,8 @@
 """The cost of a job for people: money by tier, and the time lost to interruptions by its parts."""
 
+from decimal import Decimal
+from typing import NamedTuple
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -40,20 +43,30 @@ def sentence(job: TrainingJob) -> str:
     parts = [f"{formats.money(ledger.spent)} spent"] if ledger.spent else []
     if expected:
         parts.append(f"{formats.money(expected)} expected in the end")
-    if against := saved(ledger):
-        parts.append(against)
+    if against := saving(ledger):
+        parts.append(str(against))
     if (goodput := formats.number(ledger.goodput)) is not None:
         parts.append(f"goodput {goodput:.1%}")
     return ", ".join(parts)
 
 
-def saved(ledger: Ledger) -> str:
-    """`688.10 (62%) saved against dedicated only`, or how much more was spent; empty if unknown."""
+class Saving(NamedTuple):
+    """Money that was saved, and the share of what dedicated nodes alone had cost; below 0: so much more was spent."""
+
+    amount: Decimal
+    share: Decimal
+
+    def __str__(self) -> str:
+        """`688.10 (62%) saved against dedicated only`."""
+        share = f" ({self.share:.0%}) saved against" if self.amount >= 0 else " more than on"
+        return f"{formats.money(abs(self.amount))}{share} dedicated only"
+
+
+def saving(ledger: Ledger) -> Saving | None:
+    """What was saved against dedicated nodes; None if it is not known."""
     if not ledger.spent or (amount := formats.decimal(ledger.saved_versus_dedicated)) is None:
-        return ""
-    share = amount / (ledger.spent + amount) if amount >= 0 else 0
-    word = f"({share:.0%}) saved against" if amount >= 0 else "more than on"
-    return f"{formats.money(abs(amount))} {word} dedicated only"
+        return None
+    return Saving(amount, amount / (ledger.spent + amount) if amount >= 0 else Decimal(0))
 
 
 def recovery(parts: Recovery, *, counted: bool = True) -> str:

@@ -111,9 +111,9 @@ def job_figures(inputs: JobInputs) -> list[Figure]:
     if ledger.spent:
         more = f"{formats.money(forecast.cost)} expected in the end" if forecast.cost else ""
         found.append(Figure("Spent", formats.money(ledger.spent), more))
-    if text := costs.saved(ledger):
-        amount, _, against = text.partition(" ")
-        found.append(Figure("Saved" if " saved " in text else "Lost", amount, against.replace(" saved ", " ")))
+    if saving := costs.saving(ledger):
+        name, than = ("Saved", f"({saving.share:.0%}) against") if saving.amount >= 0 else ("Spent more", "than on")
+        found.append(Figure(name, formats.money(abs(saving.amount)), f"{than} dedicated only"))
     if forecast.slack is not None and not status.is_over:
         deadline = job.spec.capacity.deadline
         found.append(Figure("Slack", view.slack_text(forecast), f"until the deadline {formats.moment(deadline)}"))

@@ -148,8 +148,8 @@ def _money(found: Reasons) -> list[tuple[str, Text]]:
     if spent or cost:
         total = f", {formats.money(cost)} expected in the end" if cost is not None else ""
         rows.append(("cost", Text(f"{formats.money(spent)} so far{total}")))
-    if saved := costs.saved(found.ledger):
-        rows.append(("savings", Text(saved)))
+    if saved := costs.saving(found.ledger):
+        rows.append(("savings", Text(str(saved))))
     return rows
 
 
