@@ -1,8 +1,8 @@
 """What runs inside a Holdfast training pod. A program with a loop of its own needs the names of this module alone.
 
-Rooms, from the top: exchange, examples and frameworks; run; pod; save and restore; commitlog; format; storage; data.
-Each imports only what stands below it. What every room needs is at the root: errors, environment, ranks, progress, say.
-A program that trains with a library of other people needs the names of that library's module in frameworks.
+A program that trains with a library of other people needs the names of that library's module in frameworks. Rooms
+import only what stands below them (README.md lists them). What every room needs is at the root: errors, environment,
+ranks, progress, say.
 """
 
 import os
