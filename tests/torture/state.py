@@ -13,6 +13,7 @@ __all__ = ["Training", "differences", "expected"]
 WORDS: Final = (3 << 17, (1 << 16, 5), 1)  # 8-byte words of the parameters; the optimizer has as many once more
 ERA: Final = 5  # steps after which the frozen parameters change, past the version counters of torch
 ARRAY: Final = 10_007
+ROWS: Final = 1000  # small arrays: so many are saved as columns
 
 
 def _factor(seed: str, step: int, what: str) -> int:
@@ -70,7 +71,15 @@ class _Data:
     def state_dict(self) -> dict[str, Any]:
         """Its state."""
         word = hashlib.sha256(f"{self._seed} {self.step}".encode()).digest()
-        return {"values": self.values, "step": self.step, "total": self.total, "word": word, 3: (1.5, None, [True])}
+        rows = [(self.values[row : row + row % 5], self.step, row * 0.5) for row in range(ROWS)]
+        return {
+            "values": self.values,
+            "rows": rows,
+            "step": self.step,
+            "total": self.total,
+            "word": word,
+            3: (1.5, None, [True]),
+        }
 
     def load_state_dict(self, state: Any) -> None:
         """From its state."""

@@ -63,6 +63,7 @@ def varied_state() -> dict[str, Any]:
             "one": np.float32(1.5),
             "none": np.zeros((0, 2)),
             "raw": b"\0\1",
+            "buffer": [(np.arange(n % 3), torch.full((2,), float(n)), n, "x", None) for n in range(600)],
         },
     }
 

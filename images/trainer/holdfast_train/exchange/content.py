@@ -3,13 +3,14 @@
 import importlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from holdfast_train.errors import StateError
+from holdfast_train.format import columns
 from holdfast_train.format.sealed_json import decoded_json
 from holdfast_train.format.sharding import Box
-from holdfast_train.format.tree import Tree, Walk, unpack
+from holdfast_train.format.tree import COLUMNS, SCALAR, Tree, Walk, unpack
 from holdfast_train.restore.lazy_tensors import Lazy
 
 __all__ = ["DESCRIPTION", "Content", "Description", "to_tensor"]
@@ -69,7 +70,13 @@ class Description:
             return _to_array(found, *self.arrays[name]) if name in self.arrays else found
 
         made = {name: restore(name) for name in tensors}
-        return unpack(self.tree, made, lambda tensor, scalar: tensor[()] if scalar else tensor)
+
+        def value_of(found: Any, form: str) -> Any:
+            if form == COLUMNS and isinstance(found, bytes | bytearray):
+                return columns.decode(found)
+            return found[()] if form == SCALAR else found
+
+        return unpack(self.tree, made, value_of)
 
 
 def _libraries() -> tuple[Any, Any]:
@@ -115,10 +122,13 @@ class _Naming(Walk):
         name = self._first.get(value.key)
         if name is None:
             name = self._first[value.key] = self._unique(path)
-            self.tensors[name] = value
+            self.tensors[name] = value if value.form != COLUMNS else replace(value, form="")  # the bytes are exported
         else:
             self.tied[self._unique(path)] = name
-        return {"$tensor": name, "$scalar": True} if value.scalar else {"$tensor": name}
+        return {"$tensor": name, value.form: True} if value.form else {"$tensor": name}
+
+    def _columns(self, value: Any) -> None:
+        """A state that is exported has the columns of its checkpoint, and no others."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from holdfast_train.errors import StateError
-from holdfast_train.format.tree import MAPPINGS, Leaf, Tree, Walk, type_of
+from holdfast_train.format.mappings import MAPPINGS, type_of
+from holdfast_train.format.tree import COLUMNS, Leaf, Tree, Walk
 
 __all__ = ["RepeatedWalk"]
 
@@ -58,6 +59,7 @@ class RepeatedWalk:
         self._numbers: dict[str, int] = {}  # of leaves, by name
         self._places: list[_Place] = []
         self._next: Iterator[_Place] = iter(())  # the places that the walk in progress has not come to
+        self._byte_strings: list[int] = []  # numbers of leaves
         self._sources: list[Any] = []  # by leaf: the tensor of the program that the leaf was made of
 
     def walk(self, state: Any) -> tuple[Walk, Tree]:
@@ -78,7 +80,9 @@ class RepeatedWalk:
         self._usual = () if torch is None else (torch.Tensor, torch.nn.Parameter)
         self._walk, self._tree, self._leaves = walk, tree, list(walk.leaves)
         self._numbers = {leaf.name: number for number, leaf in enumerate(walk.leaves)}
+        self._byte_strings = [number for number, leaf in enumerate(walk.leaves) if leaf.kind == "bytes"]
         self._sources = [None] * len(walk.leaves)
+        walk.leaves = []
         self._places = self._places_in(tree)
         return self._with_leaves(walk), tree
 
@@ -86,10 +90,13 @@ class RepeatedWalk:
         """Free what is remembered. The next walk is a new one."""
         self._walk, self._tree, self.is_again = None, None, False
         self._leaves, self._places, self._sources, self._next = [], [], [], iter(())
+        self._byte_strings = []
 
     def _with_leaves(self, base: Walk) -> Walk:
         walk = Walk(base)
         walk.leaves = list(self._leaves)
+        for number in self._byte_strings:  # not kept until the next walk: columns may take much memory
+            self._leaves[number] = self._leaves[number]._replace(value=None)
         return walk
 
     def _places_in(self, tree: Tree) -> list[_Place]:
@@ -123,6 +130,8 @@ class RepeatedWalk:
                 raise _ChangedError
             plain: Tree = value
             return old if plain is old else plain
+        if isinstance(old, dict) and COLUMNS in old:
+            return self._other(value, old)
         if kind in MAPPINGS:
             return self._mapping(value, old)
         if kind is tuple:
@@ -190,10 +199,13 @@ class RepeatedWalk:
             self._leaves[number] = Leaf._make((name, kind, type_name, shape, size, tensor.detach(), box))
 
     def _other(self, value: Any, old: Tree) -> Tree:
-        """As `_value`, for all other types. An array or a byte string takes the place of one of the same form."""
+        """As `_value`, for all other types, and for columns.
+
+        An array takes the place of one of the same form. A byte string may have another size: a buffer grows.
+        """
         fresh = Walk()
         try:
-            tree = fresh.tree(value, "")
+            tree = fresh.tree(value, "here")
         except StateError as error:  # a new walk says where it is
             raise _ChangedError from error
         if not fresh.leaves and isinstance(tree, dict) and isinstance(old, dict) and tree.keys() == old.keys():
@@ -202,7 +214,10 @@ class RepeatedWalk:
             raise _ChangedError
         number = self._numbers.get(str(old.get("$tensor")))
         (leaf,) = fresh.leaves
-        if number is None or leaf.kind == "torch" or leaf[1:5] != self._leaves[number][1:5]:
+        if number is None or leaf.kind == "torch":
             raise _ChangedError
-        self._leaves[number] = leaf._replace(name=self._leaves[number].name)
+        before = self._leaves[number]
+        if leaf[1:5] != before[1:5] and not leaf.kind == before.kind == "bytes":
+            raise _ChangedError
+        self._leaves[number] = leaf._replace(name=before.name)
         return old

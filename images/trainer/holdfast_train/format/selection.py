@@ -15,8 +15,8 @@ def select(objects: Mapping[str, Any], only: Only) -> dict[str, Any]:
     """The part of `objects` (nested mappings) at or below the names of `only`; all of it if `only` is None.
 
     Names are keys joined by dots, or by slashes as in `holdfast checkpoints show`. A name matches whole keys:
-    `model.layers.1` does not match `model.layers.10`. Lists and tuples are taken whole. StateError, with the existing
-    names, if nothing has a name.
+    `model.layers.1` does not match `model.layers.10`. Lists, tuples and columns are taken whole. StateError, with the
+    existing names, if nothing has a name.
     """
     if only is None:
         return dict(objects)

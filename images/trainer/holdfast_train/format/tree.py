@@ -5,17 +5,19 @@ import importlib
 import math
 import re
 import sys
-from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 from holdfast_train.errors import StateError
+from holdfast_train.format import columns
+from holdfast_train.format.mappings import MAPPINGS, mapping_of, type_of
 from holdfast_train.format.sharding import Box, is_sharded, own_part
 
 __all__ = [
     "APART",
-    "MAPPINGS",
+    "COLUMNS",
+    "SCALAR",
     "Leaf",
     "Shard",
     "TensorEntry",
@@ -26,16 +28,13 @@ __all__ = [
     "is_apart",
     "names",
     "patched",
-    "type_of",
     "unpack",
 ]
 
 T = TypeVar("T")
 APART: Final = "differing"  # in the tree of one rank: the trees of objects that differ from those of rank 0
-MAPPINGS: Final = (dict, OrderedDict, defaultdict, Counter)
-FACTORIES: Final[Mapping[str, Any]] = {
-    "None": None, "int": int, "float": float, "str": str, "list": list, "dict": dict, "set": set,
-}  # fmt: skip
+SCALAR: Final = "$scalar"  # beside the name of an array in a tree: it is a NumPy scalar
+COLUMNS: Final = "$columns"  # beside the name of a byte string: `columns.encode` made it of a container
 LEAST_BYTES: Final = 4096  # of a byte string that is a leaf: in a tree it takes several times its size
 
 Tree: TypeAlias = "bool | int | float | str | list[Tree] | dict[str, Tree] | None"
@@ -127,6 +126,16 @@ class Walk:
             return value if math.isfinite(value) else {"$float": repr(value)}
         if kind is bytes:
             return self._bytes(value, path)
+        if kind is tuple or kind is list or kind in MAPPINGS:
+            return self._container(value, path)
+        if self._torch is not None and kind is self._torch.Size:
+            return {"$tuple": list(value), "$type": "Size"}
+        return self._array(value, path)
+
+    def _container(self, value: Any, path: str) -> Tree:
+        if len(value) >= columns.FEW and path and (data := self._columns(value)) is not None:
+            return {"$tensor": self._byte_leaf(data, path), COLUMNS: True}
+        kind = type(value)
         if kind in MAPPINGS:
             # Pairs, not a JSON object: keys may be numbers (optimizers), and pairs keep their order.
             pairs: list[Tree] = [
@@ -137,20 +146,21 @@ class Walk:
                 for k, v in value.items()
             ]
             return {"$dict": pairs} if kind is dict else {"$dict": pairs, "$type": type_of(value, path)}
-        if kind is tuple:
-            return {"$tuple": self._items(value, path)}
-        if kind is list:
-            return self._items(value, path)
-        if self._torch is not None and kind is self._torch.Size:
-            return {"$tuple": list(value), "$type": "Size"}
-        return self._array(value, path)
+        return {"$tuple": self._items(value, path)} if kind is tuple else self._items(value, path)
+
+    def _columns(self, value: Any) -> bytearray | None:
+        """A container of many small values as one byte string; None if its values are walked one by one."""
+        return columns.encode(value)
 
     def _bytes(self, value: bytes, path: str) -> Tree:
         if len(value) < LEAST_BYTES:
             return {"$bytes": base64.b64encode(value).decode()}
+        return {"$tensor": self._byte_leaf(value, path)}
+
+    def _byte_leaf(self, data: bytes | bytearray, path: str) -> str:
         name = self._unique(path)
-        self.leaves.append(Leaf(name, "bytes", "uint8", (len(value),), len(value), value))
-        return {"$tensor": name}
+        self.leaves.append(Leaf(name, "bytes", "uint8", (len(data),), len(data), data))
+        return name
 
     def _items(self, values: Sequence[Any], path: str) -> list[Tree]:
         return [v if type(v) is int else self.tree(v, self._below(path, i)) for i, v in enumerate(values)]
@@ -180,7 +190,7 @@ class Walk:
             array = numpy.ascontiguousarray(value).reshape(-1)
             name = self._unique(path)
             self.leaves.append(Leaf(name, "numpy", value.dtype.str, value.shape, array.nbytes, array))
-            return {"$tensor": name, "$scalar": True} if isinstance(value, numpy.generic) else {"$tensor": name}
+            return {"$tensor": name, SCALAR: True} if isinstance(value, numpy.generic) else {"$tensor": name}
         if torch is not None and isinstance(value, torch.dtype):
             return {"$dtype": str(value).removeprefix("torch.")}
         raise StateError(
@@ -242,19 +252,6 @@ class Walk:
         return name
 
 
-def type_of(value: Any, path: str) -> str:
-    """The name of the type of a mapping: `OrderedDict`, `Counter`, or a defaultdict as `defaultdict int`."""
-    name = type(value).__name__
-    if type(value) is not defaultdict:
-        return name
-    if (factory := next((n for n, one in FACTORIES.items() if one is value.default_factory), None)) is None:
-        raise StateError(
-            f"{path} is a defaultdict that makes its values with {value.default_factory!r}; allowed: "
-            f"{', '.join(FACTORIES)}. Return a dict in state_dict()"
-        )
-    return f"{name} {factory}"
-
-
 def _are_alike(one: Any, other: Any) -> bool:
     """True if two tensors at the same address have the same type, shape and layout."""
     return bool(
@@ -265,11 +262,11 @@ def _are_alike(one: Any, other: Any) -> bool:
     )
 
 
-def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, bool], Any]) -> Any:
+def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, str], Any]) -> Any:
     """The value of which `Walk.tree` made `tree`. StateError if `tree` has an unknown form.
 
-    `tensors`: by their names in the tree. `value_of` returns the value for a tensor; its second argument is True for a
-    NumPy scalar.
+    `tensors`: by their names in the tree. `value_of` returns the value for a tensor; its second argument is SCALAR for
+    a NumPy scalar, COLUMNS for a container, and otherwise empty.
     """
 
     def value(tree: Tree) -> Any:
@@ -277,10 +274,10 @@ def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, bool], A
             return [value(v) for v in tree]
         if not isinstance(tree, dict):
             return tree
-        tag, body = next(iter(sorted(tree.items(), key=lambda item: item[0] in ("$scalar", "$type"))), ("", None))
+        tag, body = next(iter(sorted(tree.items(), key=lambda item: item[0] in (SCALAR, COLUMNS, "$type"))), ("", None))
         if tag == "$dict" and isinstance(body, list):
             pairs = ((value(k), value(v)) for k, v in map(_pair, body))
-            return dict(pairs) if "$type" not in tree else _mapping(str(tree["$type"]), pairs)
+            return mapping_of(str(tree.get("$type", "dict")), pairs)
         if tag == "$tuple" and isinstance(body, list):
             items = tuple(value(v) for v in body)
             return items if "$type" not in tree else importlib.import_module("torch").Size(items)
@@ -291,24 +288,12 @@ def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, bool], A
         if tag == "$dtype" and isinstance(body, str):
             return getattr(importlib.import_module("torch"), body)
         if tag == "$tensor" and isinstance(body, str) and body in tensors:
-            return value_of(tensors[body], "$scalar" in tree)
+            return value_of(tensors[body], next((form for form in (SCALAR, COLUMNS) if form in tree), ""))
         raise StateError(
             f"the checkpoint contains a value of unknown kind {tag!r}; a newer holdfast-train has written it"
         )
 
     return value(tree)
-
-
-def _mapping(kind: str, pairs: Iterator[tuple[Any, Any]]) -> Any:
-    """A mapping of the type with the name `kind`: see `type_of`. StateError if the name is unknown."""
-    if kind == "OrderedDict":
-        return OrderedDict(pairs)
-    if kind == "Counter":
-        return Counter(dict(pairs))
-    name, _, factory = kind.partition(" ")
-    if name != "defaultdict" or factory not in FACTORIES:
-        raise StateError(f"the checkpoint contains a mapping of type {kind!r}; a newer holdfast-train has written it")
-    return defaultdict(FACTORIES[factory], pairs)
 
 
 def names(tree: Tree) -> Iterator[str]:

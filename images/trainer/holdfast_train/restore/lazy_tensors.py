@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from holdfast_train.errors import MisconfiguredStorageError
+from holdfast_train.format import columns
 from holdfast_train.format.manifest import OF_FOLDER, Manifest
 from holdfast_train.format.sharding import Box, as_sharded, is_sharded, place
-from holdfast_train.format.tree import Shard, TensorEntry, Tree, unpack
+from holdfast_train.format.tree import COLUMNS, SCALAR, Shard, TensorEntry, Tree, unpack
 from holdfast_train.restore.chunk_reader import NOTHING, Fill, Held, read
 from holdfast_train.storage.base import Storage
 
@@ -38,11 +39,12 @@ _Slices: TypeAlias = "tuple[slice, ...]"
 class Lazy:
     """A tensor, an array or a large byte string in a checkpoint.
 
-    `like`: a DTensor if only this rank's part of it is wanted.
+    `form`: SCALAR for a NumPy scalar, COLUMNS for a container in a byte string. `like`: a DTensor if only this rank's
+    part of it is wanted.
     """
 
     entry: TensorEntry
-    scalar: bool = False
+    form: str = ""
     like: Any = field(default=None, compare=False)
 
     @property
@@ -91,7 +93,7 @@ def fitted(saved: Any, thing: Any) -> Any:
     """`saved`, the outline of the state of `thing`, with sharded tensors cut to this rank's part."""
     if hasattr(thing, "param_groups") and isinstance(saved, Mapping) and "state" in saved:
         parameters = [parameter for group in thing.param_groups for parameter in group["params"]]
-        if not any(map(is_sharded, parameters)):
+        if not any(map(is_sharded, parameters)) or not isinstance(saved["state"], Mapping):
             return saved
         state = {
             number: {key: _cut(value, parameters[number]) for key, value in values.items()}
@@ -149,11 +151,11 @@ def with_tensors(value: Any, made: Mapping[tuple[str, Box], Any]) -> Any:
     def whole(lazy: Lazy) -> Any:
         array = made[lazy.key]
         if lazy.entry.kind == "bytes":
-            return bytes(array)
+            return columns.decode(array) if lazy.form == COLUMNS else bytes(array)
         if lazy.key in used:
             array = array.clone() if lazy.entry.kind == "torch" else array.copy()
         used.add(lazy.key)
-        if lazy.scalar:
+        if lazy.form == SCALAR:
             return array[()]
         return array if lazy.like is None else as_sharded(array, lazy.like)
 

@@ -111,6 +111,8 @@ class Capture:
         except BaseException:
             self._settle()
             raise
+        # Arrays and byte strings are copied: columns of small values exist only for that, and may take much memory.
+        self._leaves = [leaf if leaf.kind == "torch" else leaf._replace(value=None) for leaf in leaves]
         if not self._later and not is_last_call_long:
             self.wait()  # nothing is left to copy: `on_copied` is called before anything else can happen
 

@@ -48,6 +48,7 @@ def state() -> dict[Any, Any]:
         "data": {"order": np.arange(5), "scalar": np.float32(2.0), "text": "a", 3: -0.0, "seen": 1000},
         "blob": {"small": b"x" * 10, "large": b"y" * 5000, "dtype": torch.float16, "nan": float("nan")},
         "empty": [torch.zeros(0), [], {}, ()],
+        "buffer": [(np.full(2, number),) for number in range(1000)],
     }
 
 
@@ -72,6 +73,11 @@ VALUES: list[Callable[[Any], Any]] = [
     lambda s: replaced(s["blob"], "small", b"z" * 10),
     lambda s: replaced(s["blob"], "large", b"z" * 5000),
     lambda s: replaced(s["blob"], "dtype", torch.float32),
+    lambda s: replaced(s["blob"], "large", b"z" * 6000),
+    lambda s: s["buffer"][7][0].fill(3),
+    lambda s: s["buffer"].append((np.full(3, 1.5), None)),
+    lambda s: replaced(s, "buffer", tuple(s["buffer"])),
+    lambda s: replaced(s, "buffer", dict.fromkeys(range(1000), np.ones(3))),
 ]
 
 
@@ -124,6 +130,10 @@ OTHERWISE: list[Callable[[Any], Any]] = [
     lambda s: replaced(s["blob"], "nan", 1.0),
     lambda s: replaced(s["blob"], "large", b"y"),
     lambda s: s["empty"].__setitem__(1, [torch.ones(1)]),
+    lambda s: s["buffer"].pop(),  # too few for columns
+    lambda s: s["buffer"].append(torch.float32),  # not for columns
+    lambda s: replaced(s, "buffer", b"x" * 5000),
+    lambda s: replaced(s, "buffer", None),
 ]
 
 
@@ -138,6 +148,15 @@ def test_any_other_change_is_walked_anew(number: int) -> None:
     assert not repeated_walk.is_again
     check(repeated_walk, now)
     assert repeated_walk.is_again
+
+
+def test_columns_are_not_kept_until_the_next_walk() -> None:
+    """Breaks if a buffer is in memory three times between two saves: as it is, in the arena, and as columns."""
+    repeated_walk, now = RepeatedWalk(), state()
+    for _ in range(2):
+        leaves = repeated_walk.walk(now)[0].leaves
+        assert {type(leaf.value) for leaf in leaves if leaf.kind == "bytes"} == {bytes, bytearray}
+        assert [leaf.value for leaf in repeated_walk._leaves if leaf.kind == "bytes"] == [None, None]
 
 
 def test_a_state_that_always_changes_is_remembered_no_more() -> None:
