@@ -10,7 +10,7 @@ import ctypes
 import hashlib
 import sys
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ __all__ = [
     "difference",
     "draw_of",
     "facts_of",
+    "is_own",
     "renamed",
     "tree_sums",
 ]
@@ -83,6 +84,17 @@ def compare(tree: Tree, facts: Sequence[Facts], doubted: Collection[str] = ()) -
         or not leaves.isdisjoint(names(of_object))
     )
     return Apart(leaves, objects)
+
+
+def is_own(tree: Tree, apart: Apart) -> Callable[[Leaf], bool]:
+    """Whether each rank saves a leaf for itself. `tree`: of all objects of this rank.
+
+    Of an object that is apart, these are also its byte strings: another rank may not have a byte string in that place,
+    but a short one, or a container of few values, which are in the tree.
+    """
+    objects = _objects(tree) if apart.objects else {}
+    within = {name for thing, found in objects.items() if thing in apart.objects for name in names(found)}
+    return lambda leaf: leaf.name in apart.leaves or (leaf.kind == "bytes" and leaf.name in within)
 
 
 def apart_trees(tree: Tree, apart: Apart, by: Mapping[str, str]) -> Tree:

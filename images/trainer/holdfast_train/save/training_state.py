@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast_train.data import rng
 from holdfast_train.format.program import Program
-from holdfast_train.format.rank_agreement import ALL_ALIKE, Apart, Facts, apart_trees, facts_of, renamed
+from holdfast_train.format.rank_agreement import ALL_ALIKE, Apart, Facts, apart_trees, facts_of, is_own, renamed
 from holdfast_train.format.repeated_walk import RepeatedWalk
 from holdfast_train.format.sharding import storage_of
 from holdfast_train.format.stateful import Stateful, unwrapped
@@ -54,8 +54,9 @@ class TrainingState:
         tree: Tree = {"$dict": [["objects", of_objects]]}
         alike: list[Leaf] = []
         differing: list[Leaf] = []
+        is_differing = is_own(tree, apart)
         for leaf in walk.leaves:
-            (differing if leaf.name in apart.leaves else alike).append(leaf)
+            (differing if is_differing(leaf) else alike).append(leaf)
         by = {leaf.name: apart_name(rank, leaf.name) for leaf in differing} if rank > 0 else {}
         differing = [leaf._replace(name=by.get(leaf.name, leaf.name)) for leaf in differing]
         begin = len(walk.leaves)

@@ -75,6 +75,16 @@ def test_an_own_object_that_shares_memory_with_what_is_apart_has_the_ranks_value
     assert plan.common == ()
 
 
+def test_a_rank_saves_the_byte_strings_of_what_is_apart() -> None:
+    """Breaks if rank 0 has a short history, in its tree, and the columns of another rank's long one are not saved."""
+    state = TrainingState({"a": Thing(losses=[0.5] * 20_000), "b": Thing(losses=[0.5] * 20_000)}, {})
+    walk, alike, _, own = state.walk(1, Apart(objects=frozenset({"a"})))
+    assert [leaf.name for leaf in walk.leaves[:alike]] == ["b/losses"]
+    assert "@1/differing/a/losses" in str(own)
+    plan = make_plan(walk.leaves, alike, 1, 2)
+    assert "@1/differing/a/losses" in [entry.name for entry in plan.own_tensors]
+
+
 def test_parameters_have_to_be_the_same_and_buffers_may_differ() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
     average = Thing(weight=torch.zeros(2), seen=3)
