@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.support.cluster.local_cluster import delete
 from tests.support.cluster.training_jobs import Job, Pool, Raw, restarts, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
 
@@ -69,7 +70,7 @@ def test_an_edit_with_which_no_attempt_can_run_pauses_the_job_until_it_is_correc
 
     pending = job.wait("the edit to be seen", lambda s: condition(s, "SettingsPending"))
     assert pending["phase"] == "Running"
-    cluster.kubectl("delete", "pod", "job-1-0", "-n", namespace, "--wait=false")  # stands for any loss
+    delete(cluster, "pod/job-1-0", namespace)  # stands for any loss
 
     paused = job.wait_phase("Suspended", "Failed", "Completed")
     assert (paused["phase"], paused["reason"]) == ("Suspended", "CheckpointNotFromFolder")

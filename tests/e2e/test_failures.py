@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.support.cluster.local_cluster import apply, get
+from tests.support.cluster.local_cluster import apply, delete, get
 from tests.support.cluster.training_jobs import Job, Pool, Raw, job_manifest, s3_secret, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
@@ -196,7 +196,7 @@ def test_quota_is_waited_for_with_its_words(
     first, second = delays(job)[:2]
     assert timedelta(seconds=0.5) < first <= timedelta(seconds=1) < second <= timedelta(seconds=2)
 
-    cluster.kubectl("delete", "quota", "none", "-n", namespace)
+    delete(cluster, "resourcequota/none", namespace)
 
     done = job.wait_phase("Completed", "Failed")
     assert (done["phase"], done["attempt"], counted(done)) == ("Completed", 1, NOTHING_COUNTED)
@@ -217,7 +217,7 @@ def test_limit_range_refuses_one_tier_after_the_other(
     assert "maximum memory usage per Container is 1Gi" in waiting["decision"]["message"]
     assert waiting["history"][0]["kind"] == "Stopped"
 
-    cluster.kubectl("delete", "limitrange", "small", "-n", namespace)
+    delete(cluster, "limitrange/small", namespace)
 
     done = job.wait_phase("Completed", "Failed")
     assert (done["phase"], counted(done)) == ("Completed", NOTHING_COUNTED)
@@ -260,7 +260,7 @@ def test_missing_profile_is_waited_for(
         apply(cluster, {**profile, "spec": {"tiers": [calm_pool.tier("cpu")]}})
         done = job.wait_phase("Completed", "Failed")
     finally:
-        cluster.kubectl("delete", "capacityprofile", namespace, "--ignore-not-found")
+        delete(cluster, f"capacityprofile/{namespace}")
     assert (done["phase"], done["attempt"]) == ("Completed", 1)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import pytest
-from tests.support.cluster.local_cluster import apply, get, items
+from tests.support.cluster.local_cluster import apply, delete, get, items
 from tests.support.cluster.pod_history import PodWatch
 from tests.support.cluster.training_jobs import (
     Job,
@@ -225,7 +225,7 @@ def test_operator_down_while_the_job_completes_and_its_pod_is_deleted(
     job.wait_step(1)
     operator.bury()
     wait_for(lambda: phase(job) == "Succeeded", 30, "the trainer to complete")
-    cluster.kubectl("delete", "pod", "-n", namespace, "job-1-0", "--wait=false")
+    delete(cluster, "pod/job-1-0", namespace)
     wait_for(lambda: get(cluster, "pod/job-1-0", namespace)["metadata"].get("deletionTimestamp"), 10, "the deletion")
 
     operator.start()
@@ -246,7 +246,7 @@ def test_operator_down_while_the_pod_ends_and_is_lost(
     job.wait_step(1)
     operator.bury()
     wait_for(lambda: phase(job) == "Succeeded", 30, "the trainer to complete")
-    cluster.kubectl("delete", "pod", "-n", namespace, "job-1-0", "--wait=false")
+    delete(cluster, "pod/job-1-0", namespace)
     cluster.kubectl(
         "patch", "pod", "-n", namespace, "job-1-0", "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
     )

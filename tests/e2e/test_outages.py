@@ -123,7 +123,7 @@ def test_all_nodes_fall_silent_at_once(
             assert (each.status()["attempt"], each.status()["phase"]) == (1, "Running"), each.name
     wait_for(lambda: ready_nodes(cluster) >= alive, 60, "all nodes to be Ready again")
     assert_untouched(plain, plain.wait("its node's silence to be over", lambda s: not s.get("reason")))
-    plain.delete("--wait=false")
+    plain.delete()
     end_untouched(job)
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.support.cluster.local_cluster import apply, exists, get
+from tests.support.cluster.local_cluster import apply, delete, exists, get
 from tests.support.cluster.training_jobs import (
     Job,
     Pool,
@@ -56,7 +56,7 @@ def collector(cluster: Cluster, namespace: str) -> None:
     owner = {"apiVersion": names.API_VERSION, "kind": names.JOB_KIND, "name": "owner", "uid": meta["uid"]}
     owned = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owned", "ownerReferences": [owner]}}
     apply(cluster, owned, namespace=namespace)
-    cluster.kubectl("delete", "tj", "owner", "-n", namespace, "--wait=false")
+    delete(cluster, "trainingjob/owner", namespace)
     wait_for(lambda: not exists(cluster, "configmap/owned", namespace), 60, "the garbage collector")
 
 
@@ -143,7 +143,7 @@ def test_delete_while_training(cluster: Cluster, namespace: str, operator: Opera
     """Breaks if the pod is killed before it has saved, or a finalizer outlives the job."""
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], stub("--step-seconds", 0.05), checkpoint={"every": "1h"})
     job.wait_step(5)
-    job.delete("--wait=false")
+    job.delete()
     wait_gone(job)
     (saved,) = commits(cluster, namespace)
     assert saved >= 5
@@ -155,7 +155,7 @@ def test_delete_during_a_save(cluster: Cluster, namespace: str, operator: Operat
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], stub("--step-seconds", 0.02, "--save-seconds", 7))
     job.wait_phase("Running")
     wait_for(lambda: "step 20 " in job.logs(1), 30, "the save at step 20 to begin")
-    job.delete("--wait=false")
+    job.delete()
     wait_gone(job)
     assert commits(cluster, namespace) == [20]
 
@@ -167,7 +167,7 @@ def test_a_namespace_with_a_running_job_can_be_deleted(
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], stub("--step-seconds", 0.05))
     submit(cluster, namespace, [NOWHERE], stub(), name="waiting")
     job.wait_step(1)
-    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+    delete(cluster, f"namespace/{namespace}")
     wait_for(lambda: not exists(cluster, f"namespace/{namespace}"), 60, "the namespace to be gone")
 
 

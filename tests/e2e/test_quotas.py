@@ -83,7 +83,7 @@ def test_a_quota_counts_what_a_job_asks_for_and_gets_it_back(
         assert words in waiting["decision"]["message"]
     assert not second.pods()
 
-    first.delete("--wait=false")
+    first.delete()
 
     done = second.wait_phase("Completed", "Failed")
     assert (done["phase"], done["attempt"], restarts(done)) == ("Completed", 1, (0, 0, 0))

@@ -4,7 +4,7 @@ import json
 from datetime import timedelta
 
 import pytest
-from tests.support.cluster.local_cluster import get
+from tests.support.cluster.local_cluster import delete, get
 from tests.support.cluster.training_jobs import Pool, kinds, restarts, storage_log, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
@@ -78,7 +78,7 @@ def test_a_pod_that_a_person_deletes_is_an_interruption(
     """Breaks if a trainer that saves on SIGTERM and exits with 0 counts as complete."""
     job = submit(cluster, namespace, [pool.tier("cpu")], stub("--step-seconds", 0.05))
     job.wait_step(20)
-    cluster.kubectl("delete", "pod", "-n", namespace, "job-1-0", "--wait=false")
+    delete(cluster, "pod/job-1-0", namespace)
     done = job.wait_phase("Completed")
     first = done["history"][0]
     assert first["kind"] == "Interruption"
@@ -122,7 +122,7 @@ def test_silent_node_under_a_program_without_the_library_waits_for_the_old_pod(
     assert waiting["reason"] == "NodeSilent"
     assert "confirmed gone" in waiting["decision"]["message"]
     assert job.pod(2) is None
-    cluster.kubectl("delete", "node", node)
+    delete(cluster, f"node/{node}")
     job.wait("the replacement", lambda s: s["attempt"] >= 2 and s["phase"] == "Running")
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from tests.support.cluster.local_cluster import apply, get
+from tests.support.cluster.local_cluster import apply, delete, get
 from tests.support.cluster.training_jobs import Job, Pool, job_manifest, s3_secret, stub
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
@@ -21,7 +21,7 @@ def test_a_job_does_not_ask_for_what_another_one_was_just_refused(
     """Breaks if knowledge is lost with the job or the operator that has it, or if no other job uses it."""
     for name in ("spot-1", "spot-2"):
         cluster.crash(pool.node(name))
-        cluster.kubectl("delete", "node", pool.node(name))
+        delete(cluster, f"node/{pool.node(name)}")
     tiers = [pool.tier("spot", pricePerNodeHour="1"), pool.tier("dedicated", pricePerNodeHour="3")]
     profile = {"apiVersion": names.API_VERSION, "kind": names.PROFILE_KIND, "metadata": {"name": namespace}}
     apply(cluster, s3_secret(cluster), namespace=namespace)
@@ -55,6 +55,6 @@ def test_a_job_does_not_ask_for_what_another_one_was_just_refused(
 
         done = submit("second", "Cheapest").wait_phase("Completed")
     finally:
-        cluster.kubectl("delete", "capacityprofile", namespace, "--ignore-not-found")
-        cluster.kubectl("delete", "namespace", another, "--wait=false")
+        delete(cluster, f"capacityprofile/{namespace}")
+        delete(cluster, f"namespace/{another}")
     assert [(record["number"], record["tier"]) for record in done["history"]] == [(1, "dedicated")]

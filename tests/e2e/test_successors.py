@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.support.cluster.local_cluster import items
+from tests.support.cluster.local_cluster import delete, items
 from tests.support.cluster.training_jobs import Job, Pool, kinds, restarts, storage_log, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
@@ -24,7 +24,7 @@ def without_spot(cluster: Cluster, pool: Pool) -> list[dict[str, Any]]:
     """Spot and dedicated, and no node of spot any more."""
     for name in ("spot-1", "spot-2"):
         cluster.crash(pool.node(name))
-        cluster.kubectl("delete", "node", pool.node(name))
+        delete(cluster, f"node/{pool.node(name)}")
     return [pool.tier("spot"), pool.tier("dedicated")]
 
 
@@ -110,7 +110,7 @@ def test_a_successor_that_is_lost_costs_nothing_but_itself(
     cluster.reclaim(node, timedelta(seconds=40))
     lost = job.wait("a successor on its node", lambda s: (s.get("successor") or {}).get("pods"))["successor"]
 
-    cluster.kubectl("delete", "pod", "-n", namespace, f"job-{lost['number']}-0", "--wait=false")
+    delete(cluster, f"pod/job-{lost['number']}-0", namespace)
 
     done = job.wait_phase("Completed")
     given_up = next(r for r in done["history"] if r["number"] == lost["number"])

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 from tests.e2e.commands.test_simulation import NOTICE, config, durations, known, live, schedule, trained
+from tests.support.cluster.local_cluster import delete
 from tests.support.cluster.training_jobs import Pool, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
 
@@ -38,7 +39,7 @@ def test_a_plan_is_within_five_hundredths_of_the_job(
     """Breaks if a plan leaves out a start, a save, a restore or repeated steps, or pays for them otherwise."""
     tiers = [pool.tier(name, pricePerNodeHour=price) for name, price in (("spot", "1.02"), ("dedicated", "3.06"))]
     cluster.crash(pool.node("spot-2"))
-    cluster.kubectl("delete", "node", pool.node("spot-2"))
+    delete(cluster, f"node/{pool.node('spot-2')}")
     capacity = {"tiers": tiers, "returnPolicy": "Eager"}
     program = stub("--step-seconds", 0.05)
     job = submit(cluster, namespace, tiers, program, capacity=capacity, goal={"steps": STEPS})

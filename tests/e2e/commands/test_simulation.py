@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.e2e.conftest import PATIENCE
+from tests.support.cluster.local_cluster import delete
 from tests.support.cluster.training_jobs import Job, Pool, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
@@ -35,7 +36,7 @@ def test_a_run_and_its_replay_cost_the_same(
     prices = {"spot": "1.02", "dedicated": "3.06"}
     tiers = [pool.tier(name, pricePerNodeHour=price) for name, price in prices.items()]
     cluster.crash(pool.node("spot-2"))
-    cluster.kubectl("delete", "node", pool.node("spot-2"))
+    delete(cluster, f"node/{pool.node('spot-2')}")
     eager = {"tiers": tiers, "returnPolicy": "Eager"}
     job = submit(cluster, namespace, tiers, stub("--step-seconds", 0.05), capacity=eager, goal={"steps": STEPS})
 

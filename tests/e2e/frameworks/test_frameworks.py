@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.local_cluster import delete, pod_log
 from tests.support.cluster.training_jobs import Job, Pool, exit_code, restarts, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.trainer.stores import REPOSITORY, variables
@@ -56,7 +57,7 @@ def alone(library: str, notes: Path, nodes: int, flags: list[str]) -> list[Any]:
 def printed(job: Job) -> str:
     """What the pods printed that have ended well."""
     ended = [pod["metadata"]["name"] for pod in job.pods() if exit_code(pod) == 0]
-    return "\n".join(job.cluster.kubectl("logs", "-n", job.namespace, name, "-c", "trainer") for name in ended)
+    return "\n".join(pod_log(job.cluster, name, job.namespace) for name in ended)
 
 
 def node_of(job: Job) -> str:
@@ -108,7 +109,7 @@ def test_a_framework_that_loses_nodes_has_the_losses_of_one_that_does_not(
     crashed = node_of(job)
     job.wait_checkpoint(again["history"][0]["lastStep"] + 10, 240)
     cluster.crash(crashed)
-    cluster.kubectl("delete", "node", crashed)
+    delete(cluster, f"node/{crashed}")
     done = job.wait_phase("Completed", "Failed", timeout=300)
     assert (done["phase"], restarts(done)[0]) == ("Completed", 2), done["history"]
     wanted = alone(library, tmp_path / "alone", nodes, flags)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.e2e.programs.test_guards_and_branches import holdfast
 from tests.e2e.test_programs_as_they_are import history
+from tests.support.cluster.local_cluster import delete
 from tests.support.cluster.training_jobs import Job, Pool, kinds, restarts, storage_log, submit
 from tests.support.trainer.stores import REPOSITORY
 from tests.support.waiting import wait_for
@@ -72,7 +73,7 @@ def take_nodes(cluster: Cluster, job: Job) -> None:
         node = job.status()["node"]
         if count:
             cluster.crash(node)
-            cluster.kubectl("delete", "node", node)
+            delete(cluster, f"node/{node}")
         else:
             cluster.reclaim(node, timedelta(seconds=25))
         job.wait(f"interruption {count + 1}", lambda s: restarts(s)[0] > count, 90)  # noqa: B023

@@ -9,6 +9,7 @@ import pytest
 from tests.e2e.test_people import collector, commits, wait_gone
 from tests.e2e.test_successors import on_tier
 from tests.support.cluster.gangs import Gang, train
+from tests.support.cluster.local_cluster import delete
 from tests.support.cluster.small_gangs import COMMAND, environment
 from tests.support.cluster.training_jobs import Pool, Raw, restarts, storage_log, submit
 from tests.support.operator.operator_process import OperatorProcess
@@ -96,19 +97,19 @@ def test_suspended_and_deleted_at_any_time_and_one_image_is_refused(
     job.patch({"suspend": True})
     job.wait_phase("Suspended")
     wait_for(lambda: not job.alive(), 30, "both pods to end")
-    job.delete("--wait=false")
+    job.delete()
     wait_gone(job)
 
     cluster.kubectl("cordon", pool.node("spot-2"), pool.node("dedicated-1"))
     other = gang(cluster, namespace, pool, tmp_path, name="other")
     wait_for_a_part(other, 1)
-    other.delete("--wait=false")
+    other.delete()
     wait_gone(other)
 
     cluster.kubectl("uncordon", pool.node("spot-2"))
     third = gang(cluster, namespace, pool, tmp_path, name="third", every="1h")
     third.wait_step(5, 60)
-    third.delete("--wait=false")
+    third.delete()
     wait_gone(third)
     saved = [one.commit.step for one in storage_log(cluster, f"{namespace}/third") if one.commit]
     assert len(saved) == 1
@@ -154,7 +155,7 @@ def test_without_a_new_node_all_go_to_the_next_tier_and_back_once_all_nodes_are_
     job.wait_checkpoint(20, 120)
     lost = job.node_of("job-1-1")
     cluster.crash(lost)
-    cluster.kubectl("delete", "node", lost)
+    delete(cluster, f"node/{lost}")
 
     status = job.wait("training on the next tier", on_tier("dedicated"), 90)
     number = status["current"]["number"]

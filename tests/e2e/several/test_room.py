@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.support.cluster.local_cluster import delete
 from tests.support.cluster.training_jobs import Job, Pool, submit
 from tests.support.operator.operator_process import OperatorProcess
 
@@ -35,7 +36,7 @@ def test_free_nodes_go_to_the_training_that_they_suffice_for(
     second = gang(cluster, namespace, pool, "second")
     status = second.wait("that it waits for room", lambda status: status.get("reason") == "WaitingForNodes")
     assert status["decision"]["message"] == "waits until 2 nodes of tier spot are free: 0 are"
-    cluster.kubectl("delete", "trainingjob", "-n", namespace, "first", "--wait=false")
+    delete(cluster, "trainingjob/first", namespace)
     assert second.wait_phase("Running")["attempt"] == 1, "its pods were made once"
     assert pinned.pods() == []
     assert pinned.status()["attempt"] == 1

@@ -1,7 +1,7 @@
 """A training on several nodes in a namespace whose quota allows some of its pods."""
 
 import pytest
-from tests.support.cluster.local_cluster import apply
+from tests.support.cluster.local_cluster import apply, delete
 from tests.support.cluster.training_jobs import Pool, submit
 from tests.support.operator.operator_process import OperatorProcess
 
@@ -22,5 +22,5 @@ def test_a_part_that_a_quota_does_not_complete_is_given_back(
     job.wait("that the part is given back", lambda status: (status.get("current") or {}).get("givenBack", 0) >= 1)
     status = job.wait("the quota's words", lambda status: "exceeded quota: team" in status["decision"]["message"])
     assert status["phase"] == "Acquiring"
-    cluster.kubectl("delete", "resourcequota", "-n", namespace, "team")
+    delete(cluster, "resourcequota/team", namespace)
     assert job.wait_phase("Running")["phase"] == "Running"

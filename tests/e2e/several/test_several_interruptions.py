@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.test_quotas import set_quota
 from tests.support.cluster.gangs import STEPS, TOTAL, Gang, train
-from tests.support.cluster.local_cluster import get
+from tests.support.cluster.local_cluster import delete, get
 from tests.support.cluster.training_jobs import GPU, Pool, Raw, exit_code, restarts
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
@@ -40,7 +40,7 @@ def six(cluster: Cluster, pools: Callable[[], Pool]) -> Raw:
 def take(cluster: Cluster, node: str) -> None:
     """Take a node away without a notice."""
     cluster.crash(node)
-    cluster.kubectl("delete", "node", node)
+    delete(cluster, f"node/{node}")
 
 
 def assert_counted_every_step(job: Gang, *pods: str) -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.support.cluster.local_cluster import delete, pod_log
 from tests.support.cluster.training_jobs import Job, Pool, Raw, restarts, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
@@ -64,7 +65,7 @@ def node_of(job: Job, pod: str) -> str:
 
 def printed(job: Job, pod: str) -> str:
     """What the programs of a pod printed, of all attempts."""
-    return job.cluster.kubectl("logs", "-n", job.namespace, pod, "-c", "trainer")
+    return pod_log(job.cluster, pod, job.namespace)
 
 
 def completed(job: Job, timeout: float = 150) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def test_a_lost_node_costs_one_new_pod(cluster: Cluster, namespace: str, operato
     job.wait_checkpoint(20, 120)
     lost = node_of(job, "job-1-1")
     cluster.crash(lost)
-    cluster.kubectl("delete", "node", lost)
+    delete(cluster, f"node/{lost}")
     status = completed(job)
     assert restarts(status)[0] == 1
     assert restarts(status)[2] == 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.test_operator_death import KILL_AFTER, NOTICE, STEPS, Group, Make, kill_after_each_write
+from tests.support.cluster.local_cluster import delete
 from tests.support.cluster.pod_history import PodWatch
 from tests.support.cluster.small_gangs import COMMAND, environment, printed_by_rank_0
 from tests.support.cluster.training_jobs import Job, Pool, Raw, has_ended, restarts
@@ -72,7 +73,7 @@ class LosingGangs(Gangs):
         (self.folder / "fast").touch()
         self.cluster.kubectl("uncordon", self.pool.node("dedicated-1"))
         self.cluster.crash(self.pool.node(TAKEN))
-        self.cluster.kubectl("delete", "node", self.pool.node(TAKEN))
+        delete(self.cluster, f"node/{self.pool.node(TAKEN)}")
 
 
 @pytest.fixture(params=[Gangs, LosingGangs], ids=["notice", "loss"])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.cluster.gangs import Gang
+from tests.support.cluster.local_cluster import delete
 from tests.support.cluster.small_gangs import COMMAND, environment, printed_by_rank_0
 from tests.support.cluster.training_jobs import Pool, restarts, submit
 from tests.support.free_ports import free_port
@@ -42,7 +43,7 @@ def test_a_node_is_lost_while_the_leader_hangs(
         try:
             (tmp_path / "fast").touch()
             cluster.crash(lost)
-            cluster.kubectl("delete", "node", lost)
+            delete(cluster, f"node/{lost}")
             other.wait_ready(30)
             wait_for(lambda: "job-2-1" in gang.by_name(), 30, "a pod in place of the one that is lost")
         finally:

@@ -22,7 +22,7 @@ from tests.support.cluster.agent_pods import (
     until_logged,
     until_phase,
 )
-from tests.support.cluster.local_cluster import exists, get
+from tests.support.cluster.local_cluster import delete, exists, get
 from tests.support.waiting import wait_for
 
 from holdfast_local.cluster import Cluster
@@ -184,7 +184,7 @@ def test_the_agent_is_killed_and_started_again(cluster: Cluster, namespace: str)
     ended = seen["containerStatuses"][0]["state"]["terminated"]
     assert (ended["exitCode"], ended["reason"], "reason" in seen) == (255, "Unknown", False), "as after a reboot"
     assert not alive(pid)
-    cluster.kubectl("delete", "pod", "a", "-n", namespace, "--wait=false")
+    delete(cluster, "pod/a", namespace)
     until_gone(cluster, namespace, "a")
 
 

@@ -18,7 +18,7 @@ from tests.support.cluster.agent_pods import (
     until_phase,
     until_waiting,
 )
-from tests.support.cluster.local_cluster import audit_events, get
+from tests.support.cluster.local_cluster import audit_events, delete, get
 from tests.support.waiting import wait_for
 
 from holdfast_local.cluster import Cluster
@@ -74,7 +74,7 @@ def test_an_end_is_reported_twice_and_a_deletion_once(cluster: Cluster, namespac
     body["metadata"]["finalizers"] = ["holdfast.dev/test"]
     run(cluster, namespace, body)
     until_logged(cluster, namespace, "b", "up")
-    cluster.kubectl("delete", "pod", "b", "-n", namespace, "--wait=false")
+    delete(cluster, "pod/b", namespace)
     until_phase(cluster, namespace, "b", "Succeeded")
     cluster.kubectl("patch", "pod", "b", "-n", namespace, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
     assert [one for one in _reports(cluster, namespace, "b") if one[1]] == [("Succeeded", True)]
@@ -109,7 +109,7 @@ def test_exit_0_after_sigterm_is_phase_succeeded_and_a_finalizer_keeps_the_pod(
     body["metadata"]["finalizers"] = ["holdfast.dev/test"]
     run(cluster, namespace, body)
     until_logged(cluster, namespace, "a", "up")
-    cluster.kubectl("delete", "pod", "a", "-n", namespace, "--wait=false")
+    delete(cluster, "pod/a", namespace)
     seen = until_phase(cluster, namespace, "a", "Succeeded")
     assert seen["containerStatuses"][0]["state"]["terminated"]["message"] == "saved"
     wait_for(lambda: get(cluster, "pod/a", namespace)["metadata"]["deletionGracePeriodSeconds"] == 0, 10, "the release")
@@ -129,7 +129,7 @@ def test_sigterm_goes_to_pid_1_alone_and_sigkill_to_everything(cluster: Cluster,
     pids = [*_pids(log, "child"), *_pids(log, "daemon"), *_pids(log, "pid")]
     assert len(pids) == 3
     assert all(alive(pid) for pid in pids)
-    cluster.kubectl("delete", "pod", "a", "-n", namespace, "--wait=false")
+    delete(cluster, "pod/a", namespace)
     log = until_logged(cluster, namespace, "a", "told")
     assert "child-was-told" not in log
     until_gone(cluster, namespace, "a")
@@ -193,7 +193,7 @@ def test_images_that_cannot_be_pulled(cluster: Cluster, namespace: str) -> None:
     assert "not found" in until_waiting(cluster, namespace, "unknown", "ErrImagePull")["message"]
     assert "Back-off pulling image" in until_waiting(cluster, namespace, "unknown", "ImagePullBackOff")["message"]
     assert "couldn't parse image name" in until_waiting(cluster, namespace, "malformed", "InvalidImageName")["message"]
-    cluster.kubectl("delete", "pod", "unknown", "-n", namespace, "--wait=false")
+    delete(cluster, "pod/unknown", namespace)
     until_gone(cluster, namespace, "unknown")
 
 

@@ -23,7 +23,7 @@ from tests.support.cluster.agent_pods import (
     until_ready,
 )
 from tests.support.cluster.isolated import needs_isolation
-from tests.support.cluster.local_cluster import fresh_namespace, get, running_cluster
+from tests.support.cluster.local_cluster import delete, fresh_namespace, get, running_cluster
 from tests.support.waiting import wait_for
 
 from holdfast_local.cluster import Cluster, NodeSpec
@@ -173,7 +173,7 @@ def test_a_node_that_heals_reports_what_happened(isolated: Cluster, namespace: s
     isolated.partition(node)
     (home / "end").touch()
     until_dead(pids["ended"])
-    isolated.kubectl("delete", "pod", "deleted", "-n", namespace, "--wait=false")
+    delete(isolated, "pod/deleted", namespace)
     isolated.kubectl("delete", "pod", "forced", "-n", namespace, "--grace-period=0", "--force")
     until_gone(isolated, namespace, "forced")
     assert get(isolated, "pod/ended", namespace)["status"]["phase"] == "Running"

@@ -4,6 +4,7 @@ import urllib.request
 
 import pytest
 from tests.support.cluster.agent_pods import container, pod, run, server, until_gone, until_phase, until_ready
+from tests.support.cluster.local_cluster import delete
 
 from holdfast_local.cluster import Cluster
 
@@ -28,7 +29,7 @@ def test_pods_listen_on_the_same_port_of_addresses_of_their_own(cluster: Cluster
     assert all(one["podIPs"] == [{"ip": one["podIP"]}] and one["hostIP"] == "127.0.0.1" for one in seen.values())
     assert {name: _answer(address) for name, address in addresses.items()} == {name: name for name in "abc"}
 
-    cluster.kubectl("delete", "pod", "a", "-n", namespace, "--wait=false")
+    delete(cluster, "pod/a", namespace)
     until_gone(cluster, namespace, "a")
     run(cluster, namespace, server("d", PORT, nodeName="cpu-1"))
     assert until_ready(cluster, namespace, "d")["podIP"] not in addresses.values(), "an address rests before it is used"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.support.cluster.local_cluster import apply, audit_events, get
+from tests.support.cluster.local_cluster import apply, audit_events, delete, get
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
@@ -24,7 +24,7 @@ def profile(installed: Cluster, namespace: str) -> Iterator[str]:
     manifest = {"apiVersion": "holdfast.dev/v1alpha1", "kind": "CapacityProfile", "metadata": {"name": namespace}}
     apply(installed, {**manifest, "spec": {"tiers": TIERS}})
     yield namespace
-    installed.kubectl("delete", "capacityprofile", namespace, "--ignore-not-found")
+    delete(installed, f"capacityprofile/{namespace}")
 
 
 def writes(cluster: Cluster, profile: str) -> int:

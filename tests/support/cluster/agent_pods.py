@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from tests.support.cluster.local_cluster import apply, exists, get
+from tests.support.cluster.local_cluster import apply, exists, get, pod_log
 from tests.support.waiting import wait_for
 
 from holdfast_local.cluster import Cluster
@@ -99,7 +99,7 @@ def until_logged(cluster: Cluster, namespace: str, name: str, text: str) -> str:
     until_phase(cluster, namespace, name, "Running", "Succeeded", "Failed")
 
     def look() -> str:
-        seen = logs(cluster, namespace, name)
+        seen = pod_log(cluster, name, namespace, "main")
         assert text in seen, seen
         return seen
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from tests.support.cluster.local_cluster import pod_log
 from tests.support.cluster.training_jobs import Job, Raw, submit
 
 from holdfast_local.cluster import Cluster
@@ -74,7 +75,7 @@ class Gang(Job):
 
     def printed(self, pod: str) -> str:
         """What the programs of a pod printed, of all attempts."""
-        return self.cluster.kubectl("logs", "-n", self.namespace, pod, "-c", "trainer")
+        return pod_log(self.cluster, pod, self.namespace)
 
     def wait_attempt(self, number: int, timeout: float = 120) -> Raw:
         """Wait until this attempt, or a later one, has taken its first step."""

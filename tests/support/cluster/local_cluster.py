@@ -42,19 +42,25 @@ def fresh_namespace(cluster: Cluster, prefix: str = "test") -> Iterator[str]:
         wait_for(lambda: exists(cluster, "serviceaccount/default", name), 20, f"the service account of {name}")
         yield name
     finally:
-        if exists(cluster, f"namespace/{name}"):
-            _request(cluster, "DELETE", f"{_collection('namespace', None)}/{name}")
+        delete(cluster, f"namespace/{name}")
 
 
-# Tests look at objects many times a second, and each has a namespace; kubectl would need as much of the machine as
-# what they wait for.
+# Tests look at objects many times a second, and each has a namespace and objects of its own; kubectl would need as much
+# of the machine as what they wait for.
 _GROUPS = {
     "trainingjob": f"apis/{names.API_VERSION}",
     "capacityprofile": f"apis/{names.API_VERSION}",
     "customresourcedefinition": "apis/apiextensions.k8s.io/v1",
     "lease": "apis/coordination.k8s.io/v1",
-    **dict.fromkeys(("pod", "node", "event", "namespace", "configmap", "resourcequota", "serviceaccount"), "api/v1"),
+    **dict.fromkeys(
+        ("pod", "node", "event", "namespace", "configmap", "resourcequota", "limitrange", "serviceaccount"), "api/v1"
+    ),
 }
+# Kinds of applied objects that are in no namespace.
+_WIDE = (
+    "CapacityProfile", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "Node",
+    "NodeClaim", "PersistentVolume",
+)  # fmt: skip
 
 
 def exists(cluster: Cluster, what: str, namespace: str | None = None) -> bool:
@@ -66,31 +72,75 @@ def exists(cluster: Cluster, what: str, namespace: str | None = None) -> bool:
 def get(cluster: Cluster, what: str, namespace: str | None = None) -> dict[str, Any]:
     """An object such as `pod/a`. Raises LocalError if it does not exist."""
     kind, _, name = what.partition("/")
-    return _request(cluster, "GET", f"{_collection(kind, namespace)}/{name}")
+    found: dict[str, Any] = _request(cluster, "GET", f"{_collection(kind, namespace)}/{name}").json()
+    return found
 
 
 def items(cluster: Cluster, kind: str, namespace: str | None = None, **query: str) -> list[dict[str, Any]]:
     """All objects of a kind, such as `pod`; `query` may hold `labelSelector` and `fieldSelector`."""
-    found: list[dict[str, Any]] = _request(cluster, "GET", f"{_collection(kind, namespace)}?{urlencode(query)}")[
-        "items"
-    ]
+    answer = _request(cluster, "GET", f"{_collection(kind, namespace)}?{urlencode(query)}")
+    found: list[dict[str, Any]] = answer.json()["items"]
     return found
+
+
+def patch(cluster: Cluster, what: str, changes: dict[str, Any], namespace: str | None = None) -> None:
+    """Merge into an object such as `pod/a`. Raises LocalError with the API server's words."""
+    kind, _, name = what.partition("/")
+    _request(cluster, "PATCH", f"{_collection(kind, namespace)}/{name}", changes, "application/merge-patch+json")
+
+
+def delete(cluster: Cluster, what: str, namespace: str | None = None) -> None:
+    """Delete an object such as `pod/a`, without waiting until it is gone. No-op if it does not exist."""
+    kind, _, name = what.partition("/")
+    _request(cluster, "DELETE", f"{_collection(kind, namespace)}/{name}", fine=(200, 202, 404))
+
+
+def pod_log(cluster: Cluster, pod: str, namespace: str, container: str = "trainer") -> str:
+    """What a container of a pod printed. Raises LocalError if it has not started."""
+    return _request(cluster, "GET", f"{_collection('pod', namespace)}/{pod}/log?container={container}").data.decode()
+
+
+def apply(cluster: Cluster, *manifests: dict[str, Any], namespace: str | None = None) -> None:
+    """Create or change objects by server-side apply, as kubectl does. Raises LocalError with the API server's words.
+
+    `namespace` is that of objects that name none.
+    """
+    for manifest in manifests:
+        kind, metadata = manifest["kind"], manifest["metadata"]
+        own = None if kind in _WIDE else metadata.get("namespace") or namespace or "default"
+        group = "api/v1" if manifest["apiVersion"] == "v1" else f"apis/{manifest['apiVersion']}"
+        query = urlencode({"fieldManager": "kubectl", "force": "true", "fieldValidation": "Strict"})
+        path = f"{_place(group, kind.lower(), own)}/{metadata['name']}?{query}"
+        _request(cluster, "PATCH", path, manifest, "application/apply-patch+yaml")
 
 
 def _collection(kind: str, namespace: str | None) -> str:
+    return _place(_GROUPS[kind], kind, namespace)
+
+
+def _place(group: str, kind: str, namespace: str | None) -> str:
     scope = f"/namespaces/{namespace}" if namespace else ""
-    return f"/{_GROUPS[kind]}{scope}/{kind}s"
+    return f"/{group}{scope}/{kind}s"
 
 
-def _request(cluster: Cluster, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+def _request(
+    cluster: Cluster,
+    method: str,
+    path: str,
+    body: dict[str, Any] | None = None,
+    content_type: str = "application/json",
+    *,
+    fine: tuple[int, ...] = (200, 201),
+) -> urllib3.BaseHTTPResponse:
+    headers, data = {"Content-Type": content_type}, None if body is None else json.dumps(body)
+    url = f"{cluster.server}{path}"
     try:
-        answer = _connections(cluster.root).request(method, f"{cluster.server}{path}", json=body, timeout=30)
+        answer = _connections(cluster.root).request(method, url, body=data, headers=headers, timeout=30)
     except urllib3.exceptions.HTTPError as error:
         raise LocalError(f"{method} {path}: {error}") from error
-    found: dict[str, Any] = answer.json()
-    if answer.status not in (200, 201):
-        raise LocalError(f"{method} {path}: HTTP {answer.status}: {found['message']}")
-    return found
+    if answer.status not in fine:
+        raise LocalError(f"{method} {path}: HTTP {answer.status}: {answer.json()['message']}")
+    return answer
 
 
 @cache  # reading the certificates takes longer than a request
@@ -100,18 +150,11 @@ def _connections(root: Path) -> urllib3.PoolManager:
     return urllib3.PoolManager(**{name: str(file) for name, file in files.items()})
 
 
-def apply(cluster: Cluster, *manifests: dict[str, Any], namespace: str | None = None) -> None:
-    """Create or change objects by server-side apply. Raises LocalError with the API server's words."""
-    scope = ["-n", namespace] if namespace else []
-    text = "\n".join(json.dumps(manifest) for manifest in manifests)
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", *scope, stdin=text)
-
-
 def audit_events(cluster: Cluster, user: str | None = None) -> list[dict[str, Any]]:
     """Every request that the API server has answered, oldest first, of one user name or of all."""
     if cluster.audit_log is None:
         raise LocalError("this cluster has no audit log: start it with audit=True")
-    events: list[dict[str, Any]] = []
-    with cluster.audit_log.open(encoding="utf-8") as lines:
-        events.extend(json.loads(line) for line in lines if line.endswith("\n"))
+    with cluster.audit_log.open(encoding="utf-8") as lines:  # of megabytes, in which nodes and controllers have most
+        own = (line for line in lines if line.endswith("\n") and (user is None or user in line))
+        events = [json.loads(line) for line in own]
     return [event for event in events if user is None or event["user"]["username"] == user]

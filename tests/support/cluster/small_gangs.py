@@ -5,6 +5,7 @@ Their pods and launchers are real. So many of them fit on one machine.
 
 from pathlib import Path
 
+from tests.support.cluster.local_cluster import pod_log
 from tests.support.cluster.training_jobs import Job, Raw
 
 from holdfast.api import names
@@ -51,4 +52,4 @@ def printed_by_rank_0(job: Job) -> str:
     own = [pod for pod in job.pods() if pod["metadata"]["labels"][names.LABEL_RANK] == "0"]
     if not own or own[-1]["status"]["phase"] == "Pending":
         return ""
-    return job.cluster.kubectl("logs", "-n", job.namespace, own[-1]["metadata"]["name"], "-c", "trainer")
+    return pod_log(job.cluster, own[-1]["metadata"]["name"], job.namespace)

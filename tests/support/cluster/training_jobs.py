@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import psutil
-from tests.support.cluster.local_cluster import apply, audit_events, exists, get, items
+from tests.support.cluster.local_cluster import apply, audit_events, delete, exists, get, items, patch, pod_log
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
@@ -67,7 +67,7 @@ class Pool:
         for node in self.nodes:
             with suppress(LocalError):  # it is gone or going already
                 self.cluster.crash(node)
-        self.cluster.kubectl("delete", "node", "--ignore-not-found", "--wait=false", *self.nodes)
+            delete(self.cluster, f"node/{node}")
 
     def node(self, kind: str) -> str:
         """The name of a node, such as `spot-1`."""
@@ -155,20 +155,20 @@ class Job:
 
     def logs(self, attempt: int) -> str:
         """What the trainer of an attempt printed."""
-        return self.cluster.kubectl("logs", "-n", self.namespace, f"{self.name}-{attempt}-0", "-c", "trainer")
+        return pod_log(self.cluster, f"{self.name}-{attempt}-0", self.namespace)
 
     def patch(self, spec: Raw) -> None:
         """Merge into the spec."""
-        body = json.dumps({"spec": spec})
-        self.cluster.kubectl("patch", "tj", self.name, "-n", self.namespace, "--type=merge", "-p", body)
+        patch(self.cluster, f"trainingjob/{self.name}", {"spec": spec}, self.namespace)
 
     def annotate(self, annotation: str, value: str) -> None:
         """Set an annotation."""
-        self.cluster.kubectl("annotate", "--overwrite", "tj", self.name, "-n", self.namespace, f"{annotation}={value}")
+        changes = {"metadata": {"annotations": {annotation: value}}}
+        patch(self.cluster, f"trainingjob/{self.name}", changes, self.namespace)
 
-    def delete(self, *flags: str) -> None:
-        """Delete it."""
-        self.cluster.kubectl("delete", "tj", self.name, "-n", self.namespace, *flags)
+    def delete(self) -> None:
+        """Delete it, without waiting until it is gone."""
+        delete(self.cluster, f"trainingjob/{self.name}", self.namespace)
 
     def writes(self) -> list[Raw]:
         """Every write of the operator on this job and its pods, Events aside, in order, from the audit log."""
