@@ -14,4 +14,7 @@ def _missing() -> str:
     return ""
 
 
-needs_isolation = pytest.mark.skipif(bool(_missing()), reason=_missing())
+MISSING = _missing()
+"""Why it cannot be made; empty if it can."""
+
+needs_isolation = pytest.mark.skipif(bool(MISSING), reason=MISSING)
