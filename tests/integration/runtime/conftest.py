@@ -20,9 +20,34 @@ def installed(cluster: Cluster) -> Cluster:
     return cluster
 
 
+@pytest.fixture(scope="module")  # not longer: in the same cluster other tests have jobs that no operator may touch
+def shared_operator(installed: Cluster) -> Iterator[OperatorProcess]:
+    """The operator of the tests that need no other one; it is started by the first test that asks for `operator`."""
+    process = OperatorProcess(installed, decider="tests.support.operator.deciders:one_pod", **LEASE)
+    yield process
+    end(process)
+
+
+def end(process: OperatorProcess) -> None:
+    """Stop it, whatever happens."""
+    try:
+        process.stop()
+    finally:
+        process.kill()
+
+
 @pytest.fixture
-def operators(installed: Cluster) -> Iterator[Callable[..., OperatorProcess]]:
-    """Makes operators with short leases; all are ended afterwards."""
+def operator(shared_operator: OperatorProcess) -> OperatorProcess:
+    """The shared operator, running."""
+    if not shared_operator.running:
+        shared_operator.start()
+    return shared_operator
+
+
+@pytest.fixture
+def operators(installed: Cluster, shared_operator: OperatorProcess) -> Iterator[Callable[..., OperatorProcess]]:
+    """Makes operators with short leases, in place of the shared one; all are ended afterwards."""
+    shared_operator.stop()
     made: list[OperatorProcess] = []
 
     def make(decider: str | None = "one_pod", **settings: Any) -> OperatorProcess:
@@ -34,11 +59,7 @@ def operators(installed: Cluster) -> Iterator[Callable[..., OperatorProcess]]:
 
     yield make
     for process in made:
-        if process.returncode is None:
-            try:
-                process.stop()
-            finally:
-                process.kill()
+        end(process)
 
 
 class Jobs:
