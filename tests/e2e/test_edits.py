@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.support.cluster.local_cluster import delete
-from tests.support.cluster.training_jobs import Job, Pool, Raw, restarts, stub, submit
+from tests.support.cluster.training_jobs import Job, Pool, Raw, restarts, slow_at_first, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
 
 from holdfast_local.cluster import Cluster
@@ -62,7 +62,7 @@ def test_an_edit_with_which_no_attempt_can_run_pauses_the_job_until_it_is_correc
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
     """Breaks if an accepted edit ends a training for good at its next loss, or if its correction does not help."""
-    job = submit(cluster, namespace, [calm_pool.tier("cpu")], stub("--step-seconds", 0.05), goal={"steps": 400},
+    job = submit(cluster, namespace, [calm_pool.tier("cpu")], slow_at_first(0.05), goal={"steps": 400},
                  checkpoint={"every": "10 steps"})  # fmt: skip
     job.wait_checkpoint()
 

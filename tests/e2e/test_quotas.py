@@ -1,5 +1,6 @@
 """Jobs in namespaces with a ResourceQuota or a LimitRange: they run, or they wait and say which quota is used up."""
 
+from datetime import timedelta
 from typing import Any
 
 from tests.support.cluster.local_cluster import apply, get
@@ -46,20 +47,6 @@ def set_limits(cluster: Cluster, namespace: str, *limits: dict[str, Any]) -> Non
     apply(cluster, manifest, namespace=namespace)
 
 
-def test_a_job_runs_under_a_quota_on_every_resource(
-    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
-) -> None:
-    """Breaks if a container of the pod lacks a request or a limit, or init and trainer together count twice."""
-    set_quota(cluster, namespace, "team", EVERYTHING)
-    job = submit(cluster, namespace, [calm_pool.tier("dedicated")], QUICK, goal=SHORT, trainer=SIZED)
-    done = job.wait_phase("Completed", "Failed")
-    assert (done["phase"], done["attempt"], restarts(done)) == ("Completed", 1, (0, 0, 0))
-    (pod,) = job.pods()
-    both = [*pod["spec"]["initContainers"], *pod["spec"]["containers"]]
-    for container in both:
-        assert container["resources"]["limits"].keys() >= {"cpu", "memory", "ephemeral-storage"}
-
-
 def test_a_quota_counts_what_a_job_asks_for_and_gets_it_back(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
@@ -92,11 +79,16 @@ def test_a_quota_counts_what_a_job_asks_for_and_gets_it_back(
 def test_a_job_larger_than_its_quota_waits_until_the_quota_is_raised(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
-    """Breaks if the reason does not name the quota, or if the job does not go on by itself when there is room."""
+    """Breaks if the reason does not name the quota, or if the job does not go on by itself when there is room.
+
+    Or if it is asked again without a pause, or each refusal takes a number.
+    """
     set_quota(cluster, namespace, "team", {**EVERYTHING, "limits.ephemeral-storage": "512Mi"})
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], QUICK, goal=SHORT, trainer=SIZED)
     waiting = job.wait("a second refusal", lambda s: (s.get("current") or {}).get("refusals", 0) >= 2)
-    assert (waiting["phase"], waiting["reason"]) == ("Acquiring", "PodRefused")
+    assert (waiting["phase"], waiting["reason"], waiting["attempt"]) == ("Acquiring", "PodRefused", 1)
+    first, second = job.delays()[:2]
+    assert timedelta(seconds=0.5) < first <= timedelta(seconds=1) < second <= timedelta(seconds=2)
     for words in (
         "exceeded quota: team",
         "requested: limits.ephemeral-storage=1Gi",
@@ -113,10 +105,13 @@ def test_a_job_larger_than_its_quota_waits_until_the_quota_is_raised(
 def test_disk_space_that_a_job_does_not_state(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
-    """Breaks if a quota refuses such a job, or if a LimitRange does and the reason does not name the job's field."""
+    """Breaks if a quota refuses such a job, or if a LimitRange does and the reason does not name the job's field.
+
+    Or if, under a quota on every resource, a container lacks a request or a limit, or init and trainer count twice.
+    """
     set_quota(cluster, namespace, "team", EVERYTHING)
     plain = {"resources": {"cpu": "500m", "memory": "2Gi"}, "command": LONG}
-    job = submit(cluster, namespace, [calm_pool.tier("cpu")], LONG, goal=ENDLESS, trainer=plain)
+    job = submit(cluster, namespace, [calm_pool.tier("dedicated")], LONG, goal=ENDLESS, trainer=plain)
     job.wait_step(1)
     used = quota(cluster, namespace, "team")["used"]
     assert (used["limits.cpu"], used["limits.ephemeral-storage"]) == ("500m", "0")
@@ -135,6 +130,9 @@ def test_disk_space_that_a_job_does_not_state(
 
     done = job.wait_phase("Completed", "Failed")
     assert (done["phase"], restarts(done)) == ("Completed", (0, 0, 0))
+    spec = job.pods()[-1]["spec"]
+    for container in (*spec["initContainers"], *spec["containers"]):
+        assert container["resources"]["limits"].keys() >= {"cpu", "memory", "ephemeral-storage"}
 
 
 def test_a_limit_range_fills_in_what_a_quota_asks_for(

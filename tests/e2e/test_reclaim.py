@@ -4,10 +4,9 @@ import json
 from datetime import timedelta
 
 import pytest
-from tests.support.cluster.local_cluster import delete, get
-from tests.support.cluster.training_jobs import Pool, kinds, restarts, storage_log, stub, submit
+from tests.support.cluster.local_cluster import delete
+from tests.support.cluster.training_jobs import Pool, restarts, slow_at_first, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
-from tests.support.waiting import wait_for
 
 from holdfast_local.cluster import Cluster
 
@@ -16,7 +15,7 @@ def test_moves_to_the_other_spot_node_and_loses_no_step(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
     """Breaks if the notice is not seen, the save is not awaited, or an older checkpoint is resumed from."""
-    job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], stub("--step-seconds", 0.05))
+    job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], slow_at_first(0.05))
     first = job.wait_step(30)["current"]["pods"][0]["node"]
 
     cluster.reclaim(first, timedelta(seconds=12))
@@ -36,7 +35,7 @@ def test_dead_node_costs_only_what_was_not_saved(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
     """Breaks if NotReady is not acted on, or the next attempt does not resume from the last commit."""
-    job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], stub("--step-seconds", 0.05))
+    job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], slow_at_first(0.05))
     job.wait_checkpoint(20)
     node = job.status()["node"]
 
@@ -54,7 +53,7 @@ def test_a_node_whose_hardware_breaks_is_left_with_a_save_and_not_used_again(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
     """Breaks if the condition is not read, the pod does not save, or the next pod may use the node."""
-    job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], stub("--step-seconds", 0.05))
+    job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], slow_at_first(0.05))
     node = job.wait_step(30)["current"]["pods"][0]["node"]
     says = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error"}
     patch = json.dumps({"status": {"conditions": [says]}})
@@ -100,15 +99,6 @@ def test_image_without_the_library(cluster: Cluster, namespace: str, operator: O
     assert status["node"] != node
 
 
-def test_program_without_the_library_completes_by_its_exit_code(
-    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
-) -> None:
-    """Breaks if exit 0 of its own accord does not end the job."""
-    job = submit(cluster, namespace, [pool.tier("cpu")], ["sh", "-c", "echo trained"])
-    done = job.wait_phase("Completed", "Failed")
-    assert done["phase"] == "Completed"
-
-
 def test_silent_node_under_a_program_without_the_library_waits_for_the_old_pod(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
@@ -151,16 +141,3 @@ def loader_environment() -> list[dict[str, str]]:
     from pathlib import Path
 
     return [{"name": "PYTHONPATH", "value": str(Path(__file__).parents[2])}, {"name": "OMP_NUM_THREADS", "value": "1"}]
-
-
-def test_pods_of_a_finished_attempt_are_released(
-    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
-) -> None:
-    """Breaks if our finalizer stays on a pod whose end is in status: it could never be deleted."""
-    job = submit(cluster, namespace, [pool.tier("cpu")], stub("--step-seconds", 0.01, "--steps", 20))
-    job.wait_phase("Completed")
-    wait_for(
-        lambda: not get(cluster, "pod/job-1-0", namespace)["metadata"].get("finalizers"), 20, "the finalizer to go"
-    )
-    assert storage_log(cluster, f"{namespace}/job")[-1].kind == "complete"
-    assert ("fence", 1) in kinds(storage_log(cluster, f"{namespace}/job"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.cluster.local_cluster import delete, items
-from tests.support.cluster.training_jobs import Job, Pool, kinds, restarts, storage_log, stub, submit
+from tests.support.cluster.training_jobs import Job, Pool, kinds, restarts, slow_at_first, storage_log, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
@@ -45,7 +45,7 @@ def test_trains_on_until_the_next_attempt_is_ready(
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
 ) -> None:
     """Breaks if the successor waits for the other's end, trains beside it, or resumes before that one has saved."""
-    job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], stub("--step-seconds", 0.1))
+    job = submit(cluster, namespace, [pool.tier("spot"), pool.tier("cpu")], slow_at_first(0.1))
     node = job.wait_checkpoint(20)["node"]
 
     cluster.reclaim(node, timedelta(seconds=25))
@@ -105,7 +105,7 @@ def test_a_successor_that_is_lost_costs_nothing_but_itself(
 ) -> None:
     """Breaks if losing a pod that only waits is counted as an interruption of the training's, or stops it."""
     tiers = [pool.tier("spot"), pool.tier("dedicated")]
-    job = submit(cluster, namespace, tiers, stub("--step-seconds", 0.05, "--start-seconds", 4), goal={"steps": 300})
+    job = submit(cluster, namespace, tiers, slow_at_first(0.05, "--start-seconds", 4), goal={"steps": 300})
     node = job.wait_checkpoint(20)["node"]
     cluster.reclaim(node, timedelta(seconds=40))
     lost = job.wait("a successor on its node", lambda s: (s.get("successor") or {}).get("pods"))["successor"]

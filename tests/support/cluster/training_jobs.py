@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 import psutil
@@ -175,6 +176,22 @@ class Job:
         own = [event for event in audit_events(self.cluster, OPERATOR_USER) if _is_write(event)]
         return [event for event in own if self._concerns(event["objectRef"])]
 
+    def delays(self) -> list[timedelta]:
+        """How long it decided to wait before each pod that it did not create at once, and that it did wait."""
+        found: list[timedelta] = []
+        retry_at: datetime | None = None
+        for write in self.writes():
+            at = datetime.fromisoformat(write["requestReceivedTimestamp"])
+            if write["verb"] == "create" and retry_at:
+                assert at >= retry_at, "the pod came before its time"
+            if write["objectRef"].get("subresource") != "status":
+                continue
+            current = write["requestObject"]["status"].get("current") or {}
+            if text := current.get("retryAt"):
+                retry_at = datetime.fromisoformat(text)
+                found.append(retry_at - at)
+        return found
+
     def _concerns(self, ref: Raw) -> bool:
         if ref.get("namespace") != self.namespace or ref.get("resource") not in ("trainingjobs", "pods"):
             return False
@@ -217,6 +234,13 @@ def brief(status: Raw) -> str:
 def stub(*flags: object) -> list[str]:
     """The command of a trainer without torch."""
     return ["python", "-m", "holdfast_train.examples.stub", *(str(flag) for flag in flags)]
+
+
+def slow_at_first(step_seconds: float, *flags: object) -> list[str]:
+    """The same, with steps that take so long in attempt 1; later attempts have nothing to wait for, and are quick."""
+    pace = f'[ "$HOLDFAST_ATTEMPT" = 1 ] && pace={step_seconds} || pace=0.005'
+    trainer = " ".join(stub("--step-seconds"))
+    return ["sh", "-c", f'{pace}; exec {trainer} $pace "$@"', "stub", *(str(flag) for flag in flags)]
 
 
 def job_manifest(
