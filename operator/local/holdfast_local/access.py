@@ -80,7 +80,7 @@ def _wait_until_established(layout: Layout, crds: Sequence[str]) -> None:
 
 def apply(layout: Layout, manifests: Sequence[dict[str, Any]]) -> None:
     """Server-side apply. Raises LocalError with the API server's words."""
-    text = "\n".join(map(json.dumps, manifests))  # kubectl reads it too; PyYAML needs seconds for the CRDs
+    text = "\n".join(map(json.dumps, manifests))  # kubectl reads it too, and it is written at once
     args = ["apply", "--server-side", "--force-conflicts", f"--field-manager={_FIELD_MANAGER}", "-f", "-"]
     kubectl(layout, args, text, 60)
 
