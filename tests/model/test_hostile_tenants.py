@@ -8,6 +8,7 @@ job named.
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -153,9 +154,16 @@ class HostileTenants(RuleBasedStateMachine):
 
 TestHostileTenants = HostileTenants.TestCase
 TestHostileTenants.settings = settings(
-    max_examples=100,
+    max_examples=30,
     stateful_step_count=40,
     phases=(Phase.generate,),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+
+
+@pytest.mark.thorough
+class TestHostileTenantsLonger(HostileTenants.TestCase):
+    """The same with 100 courses of events."""
+
+    settings = settings(TestHostileTenants.settings, max_examples=100)

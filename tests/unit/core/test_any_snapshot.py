@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.decisions.liveness import check_alive
@@ -38,6 +39,8 @@ SPOT_ITN = "aws-node-termination-handler/spot-itn"
 SLOW = SlowRank(rank=3, pod=0, own=0.9, others=0.5, step=1.0)
 TIMES = st.sampled_from((-9000, -100, -31, -6, -1, 0, 5, 200)).map(at)
 MAYBE = st.none() | TIMES
+FEW = settings(max_examples=200, suppress_health_check=list(HealthCheck))
+MANY = settings(FEW, max_examples=600)
 
 drains = st.builds(
     drain,
@@ -130,9 +133,7 @@ def snapshots(draw):
     return snapshot(given_job, *seen, cluster=cluster, reports=reports, refusal=refusal, listening_since=draw(MAYBE))
 
 
-@settings(max_examples=600, suppress_health_check=list(HealthCheck))
-@given(snapshots())
-def test_a_decision_is_made_and_is_stable(given_snapshot):
+def check_stable(given_snapshot):
     """`settled` decides twice; counters grow by one at most for each attempt whose end is recorded."""
     before, decision = given_snapshot.job.status, settled(given_snapshot)
     check_alive(given_snapshot, decision)
@@ -144,6 +145,19 @@ def test_a_decision_is_made_and_is_stable(given_snapshot):
     assert 0 <= after.restarts.failures - before.restarts.failures <= ends
     assert after.attempt >= before.attempt
     assert len(numbers) == len(set(numbers))
+
+
+@FEW
+@given(snapshots())
+def test_a_decision_is_made_and_is_stable(given_snapshot):
+    check_stable(given_snapshot)
+
+
+@pytest.mark.thorough
+@MANY
+@given(snapshots())
+def test_many_decisions_are_made_and_are_stable(given_snapshot):
+    check_stable(given_snapshot)
 
 
 POLICIES = st.fixed_dictionaries(
@@ -190,10 +204,8 @@ def under_a_policy(draw):
     return replace(given_snapshot, job=job(after, meta={"annotations": dict(annotations)}, **spec))
 
 
-@settings(max_examples=600, suppress_health_check=list(HealthCheck))
-@given(under_a_policy())
-def test_a_decision_is_made_under_every_policy(given_snapshot):
-    """And it is stable; a job over its budget starts nothing; every new attempt is on a tier of the grid."""
+def check_policy(given_snapshot):
+    """It is stable; a job over its budget starts nothing; every new attempt is on a tier of the grid."""
     before, decision = given_snapshot.job.status, settled(given_snapshot)
     check_alive(given_snapshot, decision)
     after, grid = decision.status, {one.name for one in given_snapshot.grid}
@@ -204,3 +216,16 @@ def test_a_decision_is_made_under_every_policy(given_snapshot):
     if over_budget and after.phase is Phase.SUSPENDED:
         assert created(decision) == []
     assert after.restarts.interruptions >= before.restarts.interruptions
+
+
+@FEW
+@given(under_a_policy())
+def test_a_decision_is_made_under_every_policy(given_snapshot):
+    check_policy(given_snapshot)
+
+
+@pytest.mark.thorough
+@MANY
+@given(under_a_policy())
+def test_many_decisions_are_made_under_every_policy(given_snapshot):
+    check_policy(given_snapshot)

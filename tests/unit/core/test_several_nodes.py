@@ -354,9 +354,7 @@ def happen(world: GangWorld, event: tuple[str, int]) -> None:
         world.notice(name)
 
 
-@settings(max_examples=150)
-@given(st.lists(EVENTS, max_size=12))
-def test_whatever_happens_the_training_goes_on_once_the_faults_are_over(events):
+def check_goes_on(events):
     """Breaks if an attempt starts at two addresses, if its programs differ, or if the job waits for ever."""
     tiers = [TIERS[0]]
     world = GangWorld(size=3, spec={"capacity": {"tiers": tiers}, "failure": {"maxFailures": 100}})
@@ -375,6 +373,19 @@ def test_whatever_happens_the_training_goes_on_once_the_faults_are_over(events):
     world.complete()
     assert world.status.phase is Phase.COMPLETED
     assert len({record.number for record in world.status.history}) == len(world.status.history)
+
+
+@settings(max_examples=50)
+@given(st.lists(EVENTS, max_size=12))
+def test_whatever_happens_the_training_goes_on_once_the_faults_are_over(events):
+    check_goes_on(events)
+
+
+@pytest.mark.thorough
+@settings(max_examples=150)
+@given(st.lists(EVENTS, max_size=12))
+def test_in_many_courses_the_training_goes_on_once_the_faults_are_over(events):
+    check_goes_on(events)
 
 
 def test_a_tier_that_gave_some_of_the_nodes_is_not_out_for_others():

@@ -55,10 +55,9 @@ def _run(folder: Path, text: str, *options: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2", "--dist", "worksteal")])
-def test_a_test_that_passes_alone_is_named_and_the_run_is_green(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_a_test_that_passes_alone_is_named_and_the_run_is_green(tmp_path: Path) -> None:
     """Would break: one test of thousands that had too little time stops a change; or nobody hears of it."""
-    code, text = _run(tmp_path, ONCE, *options)
+    code, text = _run(tmp_path, ONCE, "-n", "2", "--dist", "worksteal")
     assert code == 0, text
     assert [line for line in text.splitlines() if line.startswith("flaky: ")] == ["flaky: test_it.py::test_flaky"]
     assert "1 failed, 1 passed" in text
@@ -89,9 +88,8 @@ def test_other_ends_are_not_repeated(tmp_path: Path, text: str, expected: int) -
 
 
 # Breaks if a run that stopped at its first failed test is green: most of its tests were never run.
-@pytest.mark.parametrize("options", [("-x",), ("--maxfail=1", "-n", "2")])
-def test_a_run_that_stopped_early_is_not_repeated(tmp_path: Path, options: tuple[str, ...]) -> None:
-    code, output = _run(tmp_path, f"{ONCE}\ndef test_later():\n    assert False\n", *options)
+def test_a_run_that_stopped_early_is_not_repeated(tmp_path: Path) -> None:
+    code, output = _run(tmp_path, f"{ONCE}\ndef test_later():\n    assert False\n", "-x", "-n", "2")
     assert code == 2, output
     assert "once more" not in output
 

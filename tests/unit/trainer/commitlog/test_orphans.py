@@ -321,4 +321,11 @@ class Zombies(RuleBasedStateMachine):
 
 
 TestZombies = Zombies.TestCase
-TestZombies.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestZombies.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.thorough
+class TestZombiesLonger(Zombies.TestCase):
+    """The same with 300 courses of events."""
+
+    settings = settings(TestZombies.settings, max_examples=300)
