@@ -56,8 +56,8 @@ with Run(**{name: objects[name] for name in names}, per_rank=per_rank) as run:
         model(torch.ones(4, 2048)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
+        assert not run.save()  # it takes place at the end of the step
         run.advance()
-        assert run.save()
         found_sums.append(sums())
     run.left = True
 with open(f"{sys.argv[3]}/{rank}.json", "w") as out:

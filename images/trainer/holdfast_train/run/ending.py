@@ -154,13 +154,13 @@ class Ending:
 
     # At the end of the program.
 
-    def end(self, error: BaseException | None, step: int) -> None:
-        """The block of the Run is over, with an `error` if it raised one."""
+    def end(self, error: BaseException | None, step: int, *, asked: bool = False) -> None:
+        """The block of the Run is over, with an `error` if it raised one. `asked`: as `finish`."""
         if isinstance(error, SystemExit) and isinstance(error.__cause__, HoldfastTrainError):
             error = error.__cause__  # of a second Run inside this one
         try:
             if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
-                self.finish(step)
+                self.finish(step, asked=asked)
             elif isinstance(error, HoldfastTrainError):
                 self.exit_with(error, step)
             else:
@@ -168,8 +168,11 @@ class Ending:
         except HoldfastTrainError as failure:
             self.exit_with(failure, step)
 
-    def finish(self, step: int) -> None:
-        """The loop is over. If it did not leave, save its last step and record that training is complete."""
+    def finish(self, step: int, *, asked: bool = False) -> None:
+        """The loop is over. If it did not leave, save its last step and record that training is complete.
+
+        `asked`: this rank has asked for a save since that step, so it is saved again if it was.
+        """
         if self.was_complete:
             message = f"training was completed at step {step} by an earlier attempt"
             self._write_verdict("completed", step, reason=AlreadyCompleteError.reason, message=message)
@@ -179,7 +182,8 @@ class Ending:
             # Without storage no record proves the end, so exit code and signals decide, as for any program.
             if self._storage is not None:
                 self._wait_for_pending(step)
-                if self._coordinator is None or not self._coordinator.is_saved(step):
+                is_asked = self._ranks.any(asked)[0]
+                if is_asked or self._coordinator is None or not self._coordinator.is_saved(step):
                     self._save(FINAL_PATIENCE, last=True)
                 self._ranks.from_first(partial(self._complete, step))
             self._progress.state = "completed"

@@ -137,7 +137,7 @@ class Run:
         try:
             if error is None and self.has_stepped:  # a loop of another shape has ended in a step
                 self._count()
-            self._ending.end(error, self.step)
+            self._ending.end(error, self.step, asked=self._boundary.is_put_off)
             if error is None:
                 self._agreement.close()
         finally:
@@ -334,8 +334,7 @@ class Run:
         if leave and (not is_open or urgent):
             self._ending.leave(self.step, may_save=not is_open)
         elif is_open:  # a save that is due stays due
-            if put_off:
-                self._boundary.put_off(self.step, is_open=True)
+            self._boundary.is_put_off = put_off
             if (leave or put_off) and self._ranks.first:
                 self._agreement.ask_and_wait()
         elif put_off or (save and not full):
@@ -344,22 +343,21 @@ class Run:
             self._saving.record_skipped(at_most=checkpointer is not None and checkpointer.saver.has_most_copies)
 
     def save(self) -> bool:
-        """Save, and wait until the checkpoint is committed: then True. Between two steps, every rank must call it.
+        """Save, and wait until the checkpoint is committed: then True. False if the save is put off.
 
-        Inside a step the state belongs to no step: the save takes place at its end (`advance`), and the answer is
-        False. If other ranks have ended that step already, all ranks save after the next one. A step is the body of a
-        loop over `steps`; in another loop it begins with the optimizer's step. The same holds in the middle of an
-        accumulation of gradients: the save follows the step in which an optimizer steps.
+        Inside a step the state belongs to no step, so the save takes place at its end (`advance`). A step is the body
+        of a loop over `steps`; in another loop it begins with the optimizer's step. In the middle of an accumulation of
+        gradients, the save follows the step in which an optimizer steps. If there are several ranks, the save always
+        takes place at the end of a step, the first one that no rank has ended: so one of them alone may call this. If
+        no step follows, the end of the block saves.
         """
-        if self._environment is None or self._checkpointer is None:
+        if self._environment is None or self._checkpointer is None or self.left:
             return False
-        if self._boundary.put_off(self.step):
-            self._agreement.ask_and_wait()  # the ranks save together, also if the program asks on one of them alone
-            return False
-        if self._boundary.put_off(self.step, is_open=self._ranks.any(self._boundary.is_open)[0]):
-            self._agreement.ask_and_wait()
-            return False
-        return self._save(SAVE_PATIENCE)
+        if self._ranks.size == 1 and not self._boundary.is_inside:
+            return self._save(SAVE_PATIENCE)
+        self._boundary.put_off(self.step)
+        self._agreement.ask_and_wait()  # no rank waits for another one here, which may be in its next step by now
+        return False
 
     # The start.
 

@@ -33,7 +33,7 @@ class StepBoundary:
         self._sees_all = False  # each step of an optimizer
         self._is_in_parts = False  # a counted step was a part of an accumulation
         self._gradients: list[Any] = []  # what they were at the end of the last step, if steps are parts
-        self._is_put_off = False
+        self.is_put_off = False  # a save that the program has asked for, until a step ends
         self._has_said = False
         self._since = 0  # steps that were counted since an optimizer stepped
         self._sampled: list[Any] = []
@@ -121,21 +121,25 @@ class StepBoundary:
         self._has_stepped = self._has_loss = False
         self._on_begin()
 
+    @property
+    def is_inside(self) -> bool:
+        """True inside a step, and in an accumulation: a save has to wait."""
+        return self._is_in_body or self._has_stepped or self.is_open
+
     def take_put_off(self) -> bool:
         """True, once, if a save was put off until now."""
-        was_put_off, self._is_put_off = self._is_put_off, False
+        was_put_off, self.is_put_off = self.is_put_off, False
         return was_put_off
 
-    def put_off(self, step: int, *, is_open: bool = False) -> bool:
-        """True if training is inside a step, of which `step` are done, or in an accumulation (`is_open`, on any rank):
-        a save is put off to its end."""
-        if not (self._is_in_body or self._has_stepped or is_open):
-            return False
-        self._is_put_off = True
+    def put_off(self, step: int) -> None:
+        """The program has asked for a save, which has to wait for the end of a step. `step` are done."""
+        self.is_put_off = True
         if not self._has_said:
             self._has_said = True
-            say(f"run.save() was called inside a step, after {step} steps: it saves at the end of the step")
-        return True
+            place, end = (
+                ("inside a step", "the") if self.is_inside else ("between two steps of several ranks", "the next")
+            )
+            say(f"run.save() was called {place}, after {step} steps: it saves at the end of {end} step")
 
 
 def _sample(optimizer: Any) -> list[Any]:

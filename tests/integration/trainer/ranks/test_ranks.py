@@ -10,7 +10,8 @@ import pytest
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import REPOSITORY, identity, variables
 
-from holdfast_protocol.settings import Keep
+from holdfast_protocol.settings import Every, Keep
+from holdfast_train import load
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.storage.folder import FolderStorage
 
@@ -46,6 +47,46 @@ with Run(model=model, optimizer=optimizer, per_rank={"own": own}) as run:
         IN_STEP
 print(f"rank={rank} sum={sum(p.detach().double().sum().item() for p in model.parameters()):.6f}", flush=True)
 """
+BETWEEN: Final = """
+import sys
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+from holdfast_train import Run, Values
+
+shape, kind = sys.argv[1:]
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+model = torch.nn.Linear(8, 8)
+model = fully_shard(model) if kind == "fsdp" else DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+after = Values(loop=False)
+
+def train():
+    model(torch.ones(4, 8)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+def save_on(asking, step):
+    if rank == asking and run.step == step:
+        assert not run.save()
+
+with Run(model=model, optimizer=optimizer, after=after) as run:
+    while shape == "advance" and run.step < 6:
+        train()
+        run.advance()
+        save_on(0, 2)
+    while shape == "break" and not run.should_stop:
+        for step in run.steps(6):
+            train()
+            if step % 2:
+                break
+        save_on(0, 2)
+    after.loop = True
+    save_on(1, 6)
+print("ended", flush=True)
+"""
 
 
 @pytest.fixture
@@ -55,13 +96,17 @@ def storage(tmp_path: Path) -> FolderStorage:
 
 def train(storage: FolderStorage, tmp_path: Path, before: str = "", older: str = "", in_step: str = "") -> str:
     """The output of two ranks that train for three steps. `before` runs where a rank gives its own state."""
+    text = PROGRAM.replace("BEFORE", before).replace("OLDER", older).replace("IN_STEP", in_step)
+    return run_ranks(storage, tmp_path, text, "3")
+
+
+def run_ranks(storage: FolderStorage, tmp_path: Path, text: str, *arguments: str, **settings: object) -> str:
+    """The output of two ranks that run the program `text`."""
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM.replace("BEFORE", before).replace("OLDER", older).replace("IN_STEP", in_step))
-    env = {**os.environ, **variables(storage.uri), "PYTHONPATH": str(REPOSITORY / "images/trainer")}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*command, str(program), "3"], env=env, capture_output=True, text=True, timeout=240, check=False
-    )
+    program.write_text(text)
+    env = {**os.environ, **variables(storage.uri, **settings), "PYTHONPATH": str(REPOSITORY / "images/trainer")}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(program)]
+    done = subprocess.run([*command, *arguments], env=env, capture_output=True, text=True, timeout=240, check=False)
     return done.stdout + done.stderr
 
 
@@ -101,3 +146,18 @@ def test_a_save_that_one_rank_asks_for_is_one_of_all_ranks(storage: FolderStorag
     assert len(steps) == 2
     assert steps[0] in (1, 2)
     assert steps[1] == 3
+
+
+# Breaks if it waits for the other ranks, which go on to their next step, or to the end, and wait for this one there; or
+# if the end takes a step that is saved for the state that the program has asked to save.
+@pytest.mark.parametrize(("shape", "kind"), [("advance", "ddp"), ("break", "ddp"), ("break", "fsdp")])
+def test_a_save_between_two_steps_that_one_rank_asks_for(
+    storage: FolderStorage, tmp_path: Path, shape: str, kind: str
+) -> None:
+    said = run_ranks(storage, tmp_path, BETWEEN, shape, kind, every=Every(6))
+    assert said.count("ended") == 2, said
+    assert "run.save() was called between two steps of several ranks, after 2 steps" in said
+    steps = [int(Path(key).name[:12]) for key in storage.keys("manifests/")]
+    assert steps[0] in (2, 3)  # the step in which a loop was left ends where the next loop begins
+    assert steps[-1] == 6
+    assert load(storage.uri)["after"]["loop"] is True

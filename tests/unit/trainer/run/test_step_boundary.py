@@ -68,6 +68,28 @@ def test_a_save_after_the_loop_was_left_is_made_at_once(prefix: str) -> None:
         run.left = True
 
 
+# Breaks if a save waits for other ranks where they may not call it: in `if rank == 0: run.save()` they do not.
+def test_a_save_between_two_steps_of_several_ranks_waits_for_none(
+    prefix: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Run(counter=Counter(), environment=environment(f"file://{prefix}")) as run:
+        run.advance()
+        with monkeypatch.context() as patch:
+            patch.setattr(run._ranks, "size", 2)
+            for name in ("any", "gather", "share"):
+                patch.setattr(run._ranks, name, lambda *_: pytest.fail("the other rank is not here"))
+            assert not run.save()
+        run.advance()
+        assert run._saving.saved_step == 2
+        assert not FolderStorage(prefix).keys("manifests/000000000001")
+        run.left = True
+        assert not run.save()
+    assert (
+        "run.save() was called between two steps of several ranks, after 1 steps: it saves at the end of the next"
+        in (capsys.readouterr().err)
+    )
+
+
 def test_a_save_that_was_put_off_is_made_once_beside_one_that_is_due(prefix: str) -> None:
     where = environment(f"file://{prefix}", every=Every(2))
     with Run(counter=Counter(), environment=where) as run:
