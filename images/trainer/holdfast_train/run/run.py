@@ -1,7 +1,6 @@
 """`Run`: what a training loop uses. It restores, reports and saves, and it leaves on a notice."""
 
 import math
-import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -80,10 +79,7 @@ class Run:
         self._faults: Faults | None = None
         self._slow = SlowRanks()
         self._boundary = StepBoundary((*self._objects.values(), *self._per_rank.values()), self._slow.begin_step)
-        self._loops = StepLoops()
-        self._left_step: bool | None = False  # True: the step in which a loop was left is counted; None: nobody knows
-        self._left_error: HoldfastTrainError | None = None  # of its count
-        self._process = os.getpid()
+        self._loops = StepLoops(self._boundary, self._count)
         self.step = 0
         self.resumed_from: int | None = None
         self._environment = environment
@@ -105,7 +101,7 @@ class Run:
         self._ending = self._make_ending()
 
     def __enter__(self) -> Self:
-        self._process = os.getpid()
+        self._loops.enter()
         try:
             self._environment = self._environment or Environment.read()
             if self._environment is not None:
@@ -125,12 +121,10 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if os.getpid() != self._process:  # a process that the program has forked
+        if self._loops.is_forked:
             return
-        self._leave_loop()
-        self._loops.end()
-        if error is None:
-            error = self._left_error
+        left_error = self._loops.end()
+        error = left_error if error is None else error
         if self._environment is None:
             self._boundary.close()
             return
@@ -174,8 +168,9 @@ class Run:
 
     def _loop(self, goal: int | None, thread: int) -> Iterator[int]:
         """The loop of `steps`, which `thread` has called. It begins where the program asks for its first step."""
-        self._leave_loop()
-        self._end_left_step()
+        self._loops.leave()
+        if self._loops.take_known_left():
+            self._act()
         is_over = self.left or self._complete is not None or self._has_ended
         loop = 0 if is_over else self._loops.begin(goal, thread)
         self._goal = self._progress.steps = goal
@@ -188,39 +183,10 @@ class Run:
             try:
                 yield self.step
             except GeneratorExit:  # the program has left the loop
-                if self._loops.is_present(loop):
-                    self._leave_loop()
+                self._loops.leave(loop)
                 raise
             self._loops.begin_step(loop)
             self._count()
-            self._act()
-
-    def _leave_loop(self) -> None:
-        """Count the step in which the program has left its loop, if it has trained that step.
-
-        An error is kept: Python drops one that a loop raises while it is closed.
-        """
-        if not self._boundary.is_in_body or os.getpid() != self._process:
-            return
-        self._left_step = self._boundary.leave_body()
-        try:
-            if self._left_step:
-                self._count()
-        except HoldfastTrainError as error:
-            self._left_error = error
-
-    def _end_left_step(self) -> None:
-        """Do what follows the step in which the program has left its loop, because it begins another one."""
-        left, self._left_step = self._left_step, False
-        if self._left_error is not None:
-            raise self._left_error
-        if left is None:
-            raise StateError(
-                f"the program has left its loop over run.steps in step {self.step} and begins another one, and nothing "
-                f"shows whether it has trained that step: Run was given no optimizer of torch, or not every one. Call "
-                f"run.report(loss=...) in each step"
-            )
-        if left:
             self._act()
 
     @property
@@ -285,9 +251,7 @@ class Run:
             )
         if loss is not None or samples:
             self.report(loss, samples)
-        if self._left_error is not None:
-            raise self._left_error
-        left, self._left_step = self._left_step, False
+        left = self._loops.take_left()
         if not left or self.has_stepped:  # otherwise this is the end of the step in which the program left its loop
             self._count()
         self._act()

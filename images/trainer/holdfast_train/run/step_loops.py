@@ -1,25 +1,45 @@
-"""`StepLoops`: which loop over the steps of a Run is the present one, and whether another one may begin."""
+"""`StepLoops`: which loop over the steps of a Run is the present one, whether another may begin, how one is left."""
 
+import os
 import threading
+from collections.abc import Callable
 
-from holdfast_train.errors import StateError
+from holdfast_train.errors import HoldfastTrainError, StateError
+from holdfast_train.run.step_boundary import StepBoundary
 
 __all__ = ["StepLoops"]
 
 
 class StepLoops:
-    """The loops over steps that a program writes, one after the other.
+    """The loops over steps that a program writes, one after the other, and the step in which it left the last one.
 
     A goal counts all steps of a training, also those of earlier attempts. A program that takes it for the steps of one
     epoch would have completed its training after the first one. And a loop over `range(epochs)` begins at its first
     epoch again in an attempt that resumes. So a second loop has a larger goal than the first one, or the program has
     asked `should_stop` before it.
+
+    A program may leave a loop inside a step: by `break`, or by `zip(loader, run.steps(...))` where the loader ends.
+    That step is counted at once if the program has trained it, with `count`; what follows a step, such as a save, is
+    done when the program begins another one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, boundary: StepBoundary, count: Callable[[], None]) -> None:
+        self._boundary, self._count = boundary, count
         self._number = 0
         self._goal: float = -1  # of the newest loop; above all numbers if it has none
         self._may_go_on = False  # the program has asked whether it has to stop, and it has not
+        self._left_step: bool | None = False  # True: the step in which a loop was left is counted; None: nobody knows
+        self._error: HoldfastTrainError | None = None  # of its count
+        self.enter()
+
+    def enter(self) -> None:
+        """The Run is entered, in this thread of this process."""
+        self._process = os.getpid()
+
+    @property
+    def is_forked(self) -> bool:
+        """True in a process that the program has forked."""
+        return os.getpid() != self._process
 
     def note_asked(self, *, should_stop: bool) -> None:
         """The program has asked `should_stop`, and this is the answer."""
@@ -46,17 +66,49 @@ class StepLoops:
 
     def begin_step(self, loop: int) -> None:
         """`loop` asks for its next step. StateError if another loop has begun since."""
-        if not self.is_present(loop):
+        if loop != self._number:
             raise StateError(
                 "a loop over run.steps goes on after another one has begun: steps would be counted twice. Use one loop "
                 "over run.steps at a time, and an ordinary loop over batches inside it"
             )
         self._may_go_on = False
 
-    def is_present(self, loop: int) -> bool:
-        """True if no loop has begun after `loop`, and the Run is not over."""
-        return loop == self._number
+    def leave(self, loop: int | None = None) -> None:
+        """The program has left `loop`, if that is the present one (None: it is): count its step, if it was trained.
 
-    def end(self) -> None:
-        """The Run is over: no loop is the present one any more."""
+        An error is kept: Python drops one that a loop raises while it is closed.
+        """
+        if not self._boundary.is_in_body or self.is_forked or loop not in (None, self._number):
+            return
+        self._left_step = self._boundary.leave_body()
+        try:
+            if self._left_step:
+                self._count()
+        except HoldfastTrainError as error:
+            self._error = error
+
+    def take_left(self) -> bool:
+        """True, once, if the step in which a loop was left is counted, and what follows it is to be done.
+
+        An error of its count is raised here.
+        """
+        left, self._left_step = self._left_step, False
+        if self._error is not None:
+            raise self._error
+        return bool(left)
+
+    def take_known_left(self) -> bool:
+        """As `take_left`. StateError if nothing shows whether the program has trained that step."""
+        if self._left_step is None:
+            raise StateError(
+                "the program has left its loop over run.steps and begins another one, and nothing shows whether it has "
+                "trained the step in which it left: Run was given no optimizer of torch, or not every one. Call "
+                "run.report(loss=...) in each step"
+            )
+        return self.take_left()
+
+    def end(self) -> HoldfastTrainError | None:
+        """The Run is over: no loop is the present one any more. Return an error that was kept."""
+        self.leave()
         self._number += 1
+        return self._error
