@@ -89,10 +89,10 @@ class Ending:
         """True if no time is left to train on until an accumulation of gradients ends, and to save then."""
         return self._environment is not None and self._notice.seconds_left() < spare(self._environment.settings.grace)
 
-    def leave(self, step: int, *, may_save: bool = True) -> None:
+    def leave(self, step: int, *, obstacle: str = "") -> None:
         """Save if the time left allows it, hand over, and end the loop. Every rank calls it at the same step.
 
-        `may_save`: the state is that of whole steps of the optimizers.
+        `obstacle`: why the state must not be saved: see `StepBoundary`.
         """
         reason = self._agree_on_notice()
         self._wait_for_pending(step, f"notice to leave ({reason}); finishing the checkpoint that is on its way")
@@ -100,8 +100,8 @@ class Ending:
         left, saved, costs, size = self._ranks.share(
             (self._notice.seconds_left(0.0), self._schedule.saved_step == step, self._schedule.costs, size)
         )
-        if not may_save:
-            say(f"notice to leave ({reason}) in {left:.1f} s, while gradients are being accumulated: not saving")
+        if obstacle:
+            say(f"notice to leave ({reason}) in {left:.1f} s, while {obstacle}: not saving")
         elif not saved and step > 0:
             # The costs of uploads with a limit say nothing of the last one, which has none.
             limited = self._environment is not None and self._environment.upload_rate is not None

@@ -1,7 +1,6 @@
 """`Run`: what a training loop uses. It restores, reports and saves, and it leaves on a notice."""
 
 import math
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
@@ -123,10 +122,14 @@ class Run:
     ) -> None:
         if self._loops.is_forked:
             return
-        left_error = self._loops.end()
-        error = left_error if error is None else error
+        found = self._loops.end()
+        if found is None and self.resumed_from is None and not self.left:
+            found = self._boundary.work.error_of_end()
+        error = found if error is None else error
         if self._environment is None:
             self._boundary.close()
+            if kind is None and found is not None:
+                raise found
             return
         try:
             if error is None and self.has_stepped:  # a loop of another shape has ended in a step
@@ -164,15 +167,16 @@ class Run:
         goal = checked_goal(goal)
         if goal is None and self._environment is not None:
             goal = self._environment.goal_steps
-        return self._loop(goal, threading.get_ident())
+        return self._loop(goal)
 
-    def _loop(self, goal: int | None, thread: int) -> Iterator[int]:
-        """The loop of `steps`, which `thread` has called. It begins where the program asks for its first step."""
+    def _loop(self, goal: int | None) -> Iterator[int]:
+        """The loop of `steps`. It begins where the program asks for its first step."""
+        self._loops.check_reader()
         self._loops.leave()
         if self._loops.take_known_left():
             self._act()
         is_over = self.left or self._complete is not None or self._has_ended
-        loop = 0 if is_over else self._loops.begin(goal, thread)
+        loop = 0 if is_over else self._loops.begin(goal)
         self._goal = self._progress.steps = goal
         # A notice may have come during the restore: then no step begins.
         if self._environment is not None and not self._must_stop and self._ranks.any(self._notice.is_given)[0]:
@@ -230,8 +234,7 @@ class Run:
         `checkpoint.keep.best` uses one metric, or `loss`.
         """
         measured, samples = checked_report(loss, samples, metrics or {})
-        if loss is not None:
-            self._boundary.note_loss()
+        self._boundary.note_report(has_loss=loss is not None)
         if self._environment is not None:
             self._measured.note(measured, samples)
 
@@ -287,7 +290,8 @@ class Run:
         full = checkpointer is not None and not checkpointer.saver.can_begin
         out, wrong = checkpointer is not None and bool(checkpointer.stop_error), self._guard.fault is not None
         put_off = self._boundary.take_put_off()  # the program has called `save` inside a step
-        mine = self._notice.is_given, self._save_is_due(), full, out, wrong, self._boundary.is_open, put_off
+        obstacle = self._boundary.obstacle
+        mine = self._notice.is_given, self._save_is_due(), full, out, wrong, bool(obstacle), put_off
         leave, save, full, out, wrong, is_open, put_off, urgent = self._ranks.any(*mine, self._ending.is_urgent)
         if checkpointer is not None and out:
             checkpointer.raise_stop_error()
@@ -295,8 +299,10 @@ class Run:
             self._faults.end_attempt()
         if self._is_at_end:
             return  # the end saves in any case, and a completed training is better than one that left
+        if save:
+            self._boundary.work.tell_at_save()
         if leave and (not is_open or urgent):
-            self._ending.leave(self.step, may_save=not is_open)
+            self._ending.leave(self.step, obstacle=obstacle or "another rank is inside a step" if is_open else "")
         elif is_open:  # a save that is due stays due
             self._boundary.is_put_off = put_off
             if (leave or put_off) and self._ranks.first:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from holdfast_train.format.stateful import Counts, stepping_ones
+from holdfast_train.run.shown_work import ShownWork
 from holdfast_train.say import say
 
 __all__ = ["StepBoundary"]
@@ -21,7 +22,8 @@ class StepBoundary:
     begin, once or twice before each step.
 
     A step that ends in the middle of an accumulation of gradients is not a place for a save either: no checkpoint has
-    gradients. This is seen at the optimizers that `watch` was given, if all of them tell when they step.
+    gradients. This is seen at the optimizers that `watch` was given, if all of them tell when they step. `work`: what
+    the first steps have shown.
     """
 
     def __init__(self, objects: Iterable[Any], on_begin: Callable[[], None] = lambda: None) -> None:
@@ -29,7 +31,9 @@ class StepBoundary:
         self._counting = [thing for thing in objects if isinstance(thing, Counts)]
         self._is_in_body = False
         self._has_stepped = False  # an optimizer has stepped since the last step was counted
+        self._has_report = False  # the program has reported something in this step
         self._has_loss, self._has_losses = False, False  # the program has reported one in this step, in any step
+        self.work = ShownWork()
         self._sees_all = False  # each step of an optimizer
         self._is_in_parts = False  # a counted step was a part of an accumulation
         self._gradients: list[Any] = []  # what they were at the end of the last step, if steps are parts
@@ -55,7 +59,9 @@ class StepBoundary:
         self._hooks, self._sampled = [], []
 
     def note_step(self, *_: Any) -> None:
-        """An optimizer has stepped. Its hooks call this."""
+        """An optimizer has stepped. Its hooks call this. StateError if the program has read its steps ahead."""
+        if not self._is_in_body:
+            self.work.refuse_step_outside()
         self._has_stepped = True
 
     @property
@@ -64,20 +70,24 @@ class StepBoundary:
         return self._has_stepped
 
     @property
-    def is_open(self) -> bool:
-        """True if gradients are being accumulated: after the step that was counted, or in one before it, gradients have
-        come that no optimizer has used. False after LONGEST such steps: then none of the optimizers steps at all.
+    def obstacle(self) -> str:
+        """Why no checkpoint may be made after the step that was counted, or in the one that runs; empty if it may.
+
+        Gradients are being accumulated: they have come, and no optimizer has used them. After LONGEST such steps they
+        are no obstacle any more: then none of the optimizers steps at all. Or no step has shown that it was trained.
         """
+        if self.work.is_missing:
+            return "nothing shows that a step was trained"
         if not self._since or not any(map(_has_unused_gradient, self._sampled)):
-            return False
+            return ""
         if self._since < LONGEST:
-            return True
+            return "gradients are being accumulated"
         say(
             f"there are gradients, and no optimizer that Run was given has stepped in {self._since} steps: checkpoints "
             f"do not wait for one any more. If gradients are accumulated over more steps, count fewer steps"
         )
         self._sampled = []
-        return False
+        return ""
 
     @property
     def is_in_body(self) -> bool:
@@ -86,7 +96,8 @@ class StepBoundary:
 
     def begin_body(self) -> None:
         """The body of a loop over steps begins."""
-        self._is_in_body, self._has_stepped, self._has_loss = True, False, False
+        self._is_in_body, self._has_stepped, self._has_report, self._has_loss = True, False, False, False
+        self.work.begin_step(self._sampled)
         self._on_begin()
 
     def leave_body(self) -> bool | None:
@@ -99,12 +110,16 @@ class StepBoundary:
             return self._has_stepped or (self._is_in_parts and self._gradients != [*map(_gradient, self._sampled)])
         return self._has_stepped or self._has_loss or (False if self._has_losses else None)
 
-    def note_loss(self) -> None:
-        """The program has reported the loss of this step."""
-        self._has_loss = self._has_losses = True
+    def note_report(self, *, has_loss: bool) -> None:
+        """The program has reported something in this step, maybe its loss."""
+        self._has_report = True
+        if has_loss:
+            self._has_loss = self._has_losses = True
 
     def reach(self, step: int) -> None:
         """The number `step` is done; what counts steps learns of it."""
+        is_seen = self._has_stepped or self._has_report or self.is_put_off or not self._is_in_body
+        self.work.end_step(is_seen=is_seen or any(map(_has_new_gradient, self._sampled)))
         self._is_in_body = False
         for thing in self._counting:
             thing.trained(step)
@@ -118,13 +133,13 @@ class StepBoundary:
             self._is_in_parts = self._is_in_parts or any(map(_has_unused_gradient, self._sampled))
         if self._is_in_parts:
             self._gradients = [*map(_gradient, self._sampled)]
-        self._has_stepped = self._has_loss = False
+        self._has_stepped = self._has_report = self._has_loss = False
         self._on_begin()
 
     @property
     def is_inside(self) -> bool:
         """True inside a step, and in an accumulation: a save has to wait."""
-        return self._is_in_body or self._has_stepped or self.is_open
+        return self._is_in_body or self._has_stepped or bool(self.obstacle)
 
     def take_put_off(self) -> bool:
         """True, once, if a save was put off until now."""
@@ -149,13 +164,17 @@ def _sample(optimizer: Any) -> list[Any]:
 
 
 def _has_unused_gradient(parameter: Any) -> bool:
-    """True if a gradient has come since the last step of the optimizer.
+    """True if a gradient may have come since the last step of the optimizer.
 
     A sharded parameter may have one that is not in `grad`: FSDP keeps it elsewhere until the ranks add theirs up.
     """
-    if parameter.grad is None:
-        return hasattr(parameter, "placements")
-    return bool(getattr(parameter.grad, MARK, None) != _version(parameter.grad))
+    return hasattr(parameter, "placements") if parameter.grad is None else _has_new_gradient(parameter)
+
+
+def _has_new_gradient(parameter: Any) -> bool:
+    """True if `parameter` has a gradient that no optimizer has used."""
+    grad = parameter.grad
+    return grad is not None and bool(getattr(grad, MARK, None) != _version(grad))
 
 
 def _gradient(parameter: Any) -> tuple[int, int] | None:

@@ -29,12 +29,12 @@ class StepLoops:
         self._goal: float = -1  # of the newest loop; above all numbers if it has none
         self._may_go_on = False  # the program has asked whether it has to stop, and it has not
         self._left_step: bool | None = False  # True: the step in which a loop was left is counted; None: nobody knows
-        self._error: HoldfastTrainError | None = None  # of its count
+        self._error: HoldfastTrainError | None = None  # to be raised where the program calls the Run next
         self.enter()
 
     def enter(self) -> None:
         """The Run is entered, in this thread of this process."""
-        self._process = os.getpid()
+        self._process, self._thread = os.getpid(), threading.get_ident()
 
     @property
     def is_forked(self) -> bool:
@@ -45,14 +45,21 @@ class StepLoops:
         """The program has asked `should_stop`, and this is the answer."""
         self._may_go_on = not should_stop
 
-    def begin(self, goal: int | None, thread: int) -> int:
-        """The number of the loop that begins, and that `thread` has made. StateError if it may not begin."""
-        if threading.get_ident() != thread:
-            raise StateError(
-                "run.steps is read in another thread than the one that called it, as if batches were fetched ahead: "
-                "steps would be counted before they are trained. Write `zip(run.steps(goal), batches)` in the loop "
-                "itself, and fetch only the batches ahead"
+    def check_reader(self) -> None:
+        """StateError where another thread or process than the one that has entered the Run asks for a step.
+
+        The error is kept too: the thread of a program may drop it, and the program may end as if it had trained.
+        """
+        if self.is_forked or threading.get_ident() != self._thread:
+            self._error = StateError(
+                "run.steps is read in another thread or process than the one that has entered the Run, as if batches "
+                "were fetched ahead: steps would be counted before they are trained. Write "
+                "`zip(run.steps(goal), batches)` in the loop itself, and fetch only the batches ahead"
             )
+            raise self._error
+
+    def begin(self, goal: int | None) -> int:
+        """The number of the loop that begins. StateError if it may not begin."""
         known, self._goal = self._goal, float("inf") if goal is None else goal
         if self._goal <= known and not self._may_go_on:
             raise StateError(
@@ -65,7 +72,8 @@ class StepLoops:
         return self._number
 
     def begin_step(self, loop: int) -> None:
-        """`loop` asks for its next step. StateError if another loop has begun since."""
+        """`loop` asks for its next step. StateError if another loop has begun since, or as `check_reader`."""
+        self.check_reader()
         if loop != self._number:
             raise StateError(
                 "a loop over run.steps goes on after another one has begun: steps would be counted twice. Use one loop "

@@ -4,11 +4,13 @@ In each checkpoint the weight of the model is the number of steps, because each 
 run without an interruption, and with a notice in the middle, after which it is called once more.
 """
 
+import contextlib
 import functools
 import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -352,6 +354,58 @@ def advance_in_a_loop_over_steps(p: Program) -> None:
         p.run.advance()
 
 
+def _train_all(p: Program, steps: Iterable[Any]) -> None:
+    for step in steps:
+        p.train(p.batches[0])
+        p.run.report(loss=float(p.run.step), samples=isinstance(step, int))
+
+
+@refused("reads them ahead, as list(run.steps(goal)) does")
+def list_of_steps(p: Program) -> None:
+    _train_all(p, list(p.run.steps(TOTAL)))
+
+
+@refused("reads them ahead, as list(run.steps(goal)) does")
+def enumerate_over_a_list_of_zip(p: Program) -> None:
+    _train_all(p, enumerate(Bar(list(zip(p.run.steps(TOTAL), endless(p.batches), strict=False)))))
+
+
+@refused("reads them ahead, as list(run.steps(goal)) does")
+def lists_of_parts(p: Program) -> None:
+    while not p.run.should_stop:
+        _train_all(p, list(itertools.islice(p.run.steps(TOTAL), 9)))
+
+
+@refused("trained none of them")
+def steps_that_train_nothing(p: Program) -> None:
+    for _ in p.run.steps(TOTAL):
+        settle(p.run)
+
+
+@refused("in another thread")
+def a_thread_that_reads_ahead_and_drops_its_error(p: Program) -> None:
+    steps: queue.Queue[int | None] = queue.Queue()
+
+    def read() -> None:
+        with contextlib.suppress(StateError):
+            for step in p.run.steps(TOTAL):
+                steps.put(step)
+        steps.put(None)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+    _train_all(p, iter(steps.get, None))
+
+
+@refused("in another thread")
+def a_loop_that_is_handed_to_a_thread(p: Program) -> None:
+    steps = p.run.steps(TOTAL)
+    next(steps)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(next, steps).result()
+
+
 @refused("in another thread")
 def steps_that_are_fetched_ahead(p: Program) -> None:
     fetched: queue.Queue[Any] = queue.Queue()
@@ -398,6 +452,10 @@ def test_a_loop_that_would_miscount_is_refused(
         shape(program)
     assert error.value.code
     assert words in capsys.readouterr().err
+    log = FolderStorage(f"{tmp_path}/prefix")
+    assert not any(b"complete" in log.get(key) for key in log.keys("log/"))
+    for manifest in log.keys("manifests/"):
+        assert load(f"{tmp_path}/prefix/{manifest}")["model"]["weight"].item() == int(Path(manifest).name[:12])
 
 
 @pytest.mark.parametrize("shape", COUNTED, ids=lambda shape: shape.__name__)
@@ -454,3 +512,47 @@ def test_without_an_optimizer_the_loss_shows_that_a_step_was_trained(
                 train(run)
             run.left = True
     assert not reports or (run.step, counter.total) == (12, sum(range(1, 13)))
+
+
+# Breaks if a save of steps that only gather data is lost although the program says so, or if a buffer goes unnoticed.
+@pytest.mark.parametrize("says", [True, False])
+def test_the_first_steps_may_train_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], says: bool) -> None:
+    program = Program(f"{tmp_path}/prefix", 1, None)
+    with program.run as run:
+        for step in run.steps(20):
+            settle(run)
+            if step >= 10:
+                program.train(program.batches[0], step)
+            elif says:
+                run.report()
+        settle(run)
+        saved = [int(Path(key).name[:12]) for key in FolderStorage(f"{tmp_path}/prefix").keys("manifests/")]
+        run.left = True
+    assert saved == ([7, 14] if says else [11, 18])
+    told = capsys.readouterr().err
+    assert ("the program has trained nothing in its steps so far: the save waits" in told) is not says
+    assert ("trained nothing in the first 10 steps of its loop. If it reads" in told) is not says
+
+
+# Breaks if a save is held up where a parameter changes without a step of an optimizer, as in a CUDA graph.
+def test_a_parameter_that_changes_shows_that_the_program_trains(tmp_path: Path) -> None:
+    program = Program(f"{tmp_path}/prefix", 1, None)
+    with program.run as run:
+        for _ in run.steps(TOTAL):
+            settle(run)
+            program.model.weight.data.add_(1.0)
+    assert len(FolderStorage(f"{tmp_path}/prefix").keys("manifests/")) == 1 + TOTAL // 7
+
+
+def test_a_program_that_shows_nothing_is_told_so_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Run(counter=Counter(), environment=environment(f"file://{tmp_path}/prefix", every=Every(2))) as run:
+        for _ in run.steps(9):
+            settle(run)
+    assert capsys.readouterr().err.count("nothing shows whether the program trains in its steps") == 1
+
+
+def test_outside_a_pod_steps_that_are_read_ahead_are_refused() -> None:
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    with pytest.raises(StateError, match="trained none of them"), Run(model=model, optimizer=optimizer) as run:
+        assert list(run.steps(3)) == [0, 1, 2]
