@@ -63,6 +63,8 @@ class _Data:
         self.values = np.zeros(ARRAY, np.uint64)
         self.step = self.total = 0
 
+    is_position_in_data = True
+
     def at(self, step: int) -> None:
         """One step further."""
         self.step, self.total = step, self.total + step

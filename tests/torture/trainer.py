@@ -10,6 +10,7 @@ import torch
 from tests.torture.phases import Slot
 from tests.torture.state import Training, differences, expected
 
+from holdfast_protocol.report import Resumed
 from holdfast_train.commitlog import checkpoints, orphans
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.environment import Environment
@@ -123,8 +124,8 @@ def _watch_trainer(slot: Slot, order: dict[str, Any], requests: socket.socket) -
 
 
 def _restored(run: Any) -> dict[str, Any]:
-    found = run._progress.resumed_from or {"uri": None, "note": ""}
-    return {"uri": found["uri"], "note": found["note"], "fence": run._checkpoints.log.fence.seq}
+    found = run._progress.resumed_from or Resumed(0, "", "")
+    return {"uri": found.uri or None, "note": found.note, "fence": run._checkpoints.log.fence.seq}
 
 
 def _report(order: dict[str, Any], **body: Any) -> None:

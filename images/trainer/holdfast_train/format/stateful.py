@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from holdfast_train.errors import StateError
 
-__all__ = ["Counts", "Stateful", "checked", "stepping", "stepping_ones", "unwrapped"]
+__all__ = ["Counts", "Stateful", "checked", "has_position", "stepping", "stepping_ones", "unwrapped"]
 
 # Classes whose state is split over the ranks without a description of the parts, by package and name.
 _SPLIT: Final = {
@@ -82,6 +82,14 @@ def stepping(optimizer: Any) -> Any:
     while hasattr(inner := getattr(optimizer, "optimizer", None), "param_groups"):
         optimizer = inner
     return optimizer
+
+
+def has_position(objects: Iterable[Any]) -> bool:
+    """True if one of `objects` has a position in the data: it counts steps, or is a sampler, a loader or a data set of
+    torch, or says so by `is_position_in_data`."""
+    data: Any = sys.modules.get("torch.utils.data")
+    kinds = (Counts,) if data is None else (Counts, data.Sampler, data.DataLoader, data.Dataset)
+    return any(isinstance(one, kinds) or getattr(one, "is_position_in_data", False) for one in objects)
 
 
 def unwrapped(thing: Any) -> Any:

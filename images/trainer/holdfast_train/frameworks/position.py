@@ -28,6 +28,8 @@ class Position:
     (`SeededBatches`). `seed` and `rank` decide these numbers.
     """
 
+    is_position_in_data: Final = True
+
     def __init__(self, loader: Any, *, seed: int, rank: int) -> None:
         _refuse_unordered(loader)
         self.epoch = self.batches = 0

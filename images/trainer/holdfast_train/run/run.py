@@ -14,7 +14,7 @@ from holdfast_train.data_wait import DATA_WAIT, T
 from holdfast_train.environment import Environment
 from holdfast_train.errors import AlreadyCompleteError, HoldfastTrainError, StateError
 from holdfast_train.format.program import ENDED, Program, Severity, check_rules, describe
-from holdfast_train.format.stateful import Stateful, checked
+from holdfast_train.format.stateful import Stateful, checked, has_position
 from holdfast_train.pod.imported_modules import tell_modules
 from holdfast_train.pod.rank_verdict import begin_rank
 from holdfast_train.pod.reporter import Reporter
@@ -436,7 +436,15 @@ class Run:
         assert self._environment is not None
         # A node may be lost between the last checkpoint and the record that training is complete.
         self._has_ended = restored.program.words.get(ENDED) == self._environment.identity.job_uid
-        note = restored.note or ("" if self._complete is None else "training was complete already")
+        note = restored.note
+        if self._complete is not None:
+            note = note or "training was complete already"
+        elif not has_position((*self._objects.values(), *self._per_rank.values())):
+            anew = (
+                f"no sampler or data loader is among the objects of Run: unless the program itself goes to step "
+                f"{self.step} in its data, the data begins anew"
+            )
+            note = f"{note}; {anew}" if note else anew
         say(f"resumed from step {restored.step} ({restored.uri})" + (f"; {note}" if note else ""))
         self._progress.resume(restored.step, restored.uri, note)
         self._poke()

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import DataLoader, SequentialSampler
 
+from holdfast_train import ElasticSampler, Generators, Values
 from holdfast_train.errors import StateError
-from holdfast_train.format.stateful import checked, stepping
+from holdfast_train.format.stateful import checked, has_position, stepping
 
 
 def of(package: str, name: str, base: type) -> type:
@@ -65,3 +67,11 @@ def test_the_optimizer_that_steps_is_found_in_wrappers() -> None:
     inner = Optimizer()
     assert stepping(inner) is inner
     assert stepping(Optimizer(inner=Optimizer(inner=inner))) is inner
+
+
+def test_samplers_and_loaders_have_a_position_in_the_data() -> None:
+    model = torch.nn.Linear(1, 1)
+    others = [model, torch.optim.SGD(model.parameters(), lr=1.0), Generators(), Values(mean=0.0)]
+    assert not has_position(others)
+    for one in (ElasticSampler(4, batch=2), SequentialSampler([1, 2]), DataLoader([1, 2])):  # type: ignore[arg-type]
+        assert has_position([*others, one])

@@ -15,7 +15,7 @@ from tests.support.trainer.stores import environment
 from tests.support.waiting import wait_for
 
 from holdfast_protocol.settings import Every
-from holdfast_train import Run
+from holdfast_train import ElasticSampler, Run
 from holdfast_train.errors import StateError, StorageDeniedError
 from holdfast_train.examples.stub import Counter
 from holdfast_train.format.manifest import decode
@@ -201,6 +201,22 @@ def test_resume_is_reported(uri: str, endpoint: Endpoint) -> None:
     report = endpoint.wait_for(lambda r: r["resumedFrom"] is not None)
     assert report["resumedFrom"]["step"] == 4
     assert report["resumedFrom"]["uri"].startswith(uri)
+
+
+# Breaks if a program whose data begins anew after a resume is not told so, or one whose sampler goes on is.
+@pytest.mark.parametrize("has_sampler", [True, False])
+def test_data_that_begins_anew_is_said_in_log_and_report(
+    uri: str, endpoint: Endpoint, capsys: pytest.CaptureFixture[str], has_sampler: bool
+) -> None:
+    for attempt in (1, 2):
+        objects = {"sampler": ElasticSampler(100, batch=10)} if has_sampler else {"counter": Counter()}
+        with Run(environment=environment(uri, attempt, **endpoint.variables), **objects) as run:
+            run.advance(loss=1.0)
+            assert run.save()
+            run.left = True
+    said = "no sampler or data loader is among the objects of Run: unless the program itself goes to step 1 in its data"
+    note = endpoint.wait_for(lambda r: r["resumedFrom"] is not None)["resumedFrom"]["note"]
+    assert (said in note, said in capsys.readouterr().err) == ((not has_sampler,) * 2)
 
 
 def test_the_first_step_is_reported_with_every_later_one(uri: str, endpoint: Endpoint) -> None:
