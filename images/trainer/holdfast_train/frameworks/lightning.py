@@ -32,8 +32,8 @@ class HoldfastCallback(Callback):
         Trainer(max_epochs=3, callbacks=[HoldfastCallback()], enable_checkpointing=False).fit(model, loader)
 
     A step is a step of the optimizer: it ends before the next batch is read, after the validation that follows it. On
-    a notice the process ends there, with exit code 0. Outside a Holdfast pod the callback does nothing. StateError
-    names what makes an exact resume impossible.
+    a notice the process ends there, with exit code 0. Outside a Holdfast pod the callback does nothing, and of several
+    in one Trainer, only the first one does something. StateError names what makes an exact resume impossible.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,8 @@ class HoldfastCallback(Callback):
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Restore. Model and optimizers are made; the loop has not begun."""
-        if is_in_pod():
+        first = next(one for one in trainer.callbacks if isinstance(one, HoldfastCallback))
+        if is_in_pod() and first is self:
             _refuse(trainer, pl_module)
             self._fit = _Fit(trainer, self)
 

@@ -193,3 +193,13 @@ def test_a_callback_counts_the_beginning_once(pod: Callable[[int], None]) -> Non
     pod(2)
     trainer, starts = fit()
     assert (trainer.global_step, starts.count) == (9, 1)
+
+
+# Breaks if a second callback, such as one that a configuration adds, begins a second Run.
+@pytest.mark.usefixtures("pod")
+def test_of_two_callbacks_the_first_one_does_it_all() -> None:
+    second = HoldfastCallback()
+    trainer = make((second,))
+    trainer.fit(Module(), DataLoader(DATA, batch_size=4))
+    assert trainer.global_step == 3
+    assert second._fit is None
