@@ -2,11 +2,12 @@
 
 import signal
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import torch
 from lightning.pytorch import Callback
+from lightning.pytorch.utilities import CombinedLoader
 
 from holdfast_train.data import rng
 from holdfast_train.data_wait import DATA_WAIT
@@ -70,7 +71,7 @@ class HoldfastCallback(Callback):
 
 
 class _Fit:
-    """One call of `fit`. It is asked in place of three methods of Lightning's loop over the batches of an epoch.
+    """One call of `fit`. It is asked in place of two methods of Lightning's loop over the batches of an epoch.
 
     A step of the Run ends where the loop begins with the next batch: Lightning's own state is whole there.
     """
@@ -85,16 +86,13 @@ class _Fit:
         before = rng.capture_host()
         trainer.fit_loop.setup_data()
         rng.restore_host(before)  # the batches of the first epoch are asked for once more, with the position known
-        loader = _loader(trainer.fit_loop)
+        loader = _loader(trainer)
         self._seed = torch.initial_seed() % 2**32
         self._data = Position(loader, seed=self._seed, rank=trainer.global_rank)
         self._run = self._make_run(loader)
         self._run.__enter__()
         self._sigterm = signal.getsignal(signal.SIGTERM)
-        self._originals = {
-            name: getattr(self._epoch_loop, name)
-            for name in ("advance", "on_run_start", "_on_before_fetch", "_on_after_fetch")
-        }
+        self._originals = {name: getattr(self._epoch_loop, name) for name in ("advance", "on_run_start")}
         try:
             self._begin(loader)
         except BaseException as error:
@@ -143,8 +141,6 @@ class _Fit:
         iter(fit_loop._data_fetcher)
         self._epoch_loop.advance = self._advance
         self._epoch_loop.on_run_start = self._on_run_start
-        self._epoch_loop._on_before_fetch = self._on_before_fetch
-        self._epoch_loop._on_after_fetch = self._on_after_fetch
         self._reset_validation = self._epoch_loop.val_loop.reset
         self._epoch_loop.val_loop.reset = self._before_validation
 
@@ -184,18 +180,11 @@ class _Fit:
         if self._resumed is not None:
             self._trainer.fit_loop.restarting = False  # the validation after the last batch was done before the save
             rng.restore(self._resumed)  # from which the order is drawn, if it was not drawn before
-        self._originals["advance"](fetcher)
+        self._originals["advance"](_Fetched(fetcher, self.note_read))
         self._loop.add_sums()
 
-    def _on_before_fetch(self) -> None:
-        """A batch is asked for."""
-        DATA_WAIT.begin()
-        self._originals["_on_before_fetch"]()
-
-    def _on_after_fetch(self) -> None:
+    def note_read(self) -> None:
         """A batch was read."""
-        DATA_WAIT.end()
-        self._originals["_on_after_fetch"]()
         if self._resumed is not None:
             self._data.check()
             if self._data.batches:  # batches were passed over
@@ -205,7 +194,7 @@ class _Fit:
 
     def _before_validation(self) -> None:
         """A validation begins."""
-        for loader in self._epoch_loop.val_loop._combined_loader.flattened:
+        for loader in CombinedLoader(self._trainer.val_dataloaders).flattened:
             seed_evaluation(loader, seed=self._seed, rank=self._trainer.global_rank)
         self._reset_validation()
 
@@ -227,9 +216,26 @@ class _Fit:
             raise SystemExit(0)
 
 
-def _loader(fit_loop: Any) -> Any:
+class _Fetched:
+    """The fetcher of Lightning's loop. `on_read` is called after each batch, before anything is done with it."""
+
+    def __init__(self, fetcher: Any, on_read: Callable[[], None]) -> None:
+        self._fetcher, self._on_read = fetcher, on_read
+
+    def __next__(self) -> Any:
+        with DATA_WAIT.counted():
+            found = next(self._fetcher)
+        self._on_read()
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what this class does not have."""
+        return getattr(self._fetcher, name)
+
+
+def _loader(trainer: Any) -> Any:
     """The DataLoader of the training. StateError if there is not exactly one."""
-    loaders = fit_loop._combined_loader.flattened
+    loaders = CombinedLoader(trainer.train_dataloader).flattened
     if len(loaders) != 1:
         raise StateError(
             f"fit was given {len(loaders)} loaders for training, and HoldfastCallback can restore the position of one: "

@@ -52,7 +52,7 @@ class LightningLoop:
         if trainer.datamodule is not None and state["data"]:
             trainer.datamodule.load_state_dict(state["data"])
         self._sums = dict(state["sums"])
-        trainer._logger_connector._callback_metrics.update(state["logged"])
+        trainer.callback_metrics.update(state["logged"])
         for name, metric in self._metrics():
             if found := state["metrics"].get(name):
                 vars(metric).update({name: _on(metric.device, value) for name, value in found["state"].items()})

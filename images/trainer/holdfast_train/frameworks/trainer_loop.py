@@ -30,6 +30,15 @@ NOT_SAVED: Final = frozenset(
 )
 
 
+# Numbers of the loop that are in no public place: the name in a checkpoint, and the attribute of the Trainer.
+NUMBERS: Final = {
+    "loss": "_tr_loss",
+    "total_loss": "_total_loss_scalar",
+    "last_logged": "_globalstep_last_logged",
+    "first_step": "_initial_global_step",
+}
+
+
 class TrainerLoop:
     """The TrainerState, the mean of the loss since the last log, and callbacks with a state. One rank has its own.
 
@@ -52,14 +61,10 @@ class TrainerLoop:
         trainer, state = self._trainer, self._trainer.state
         names = [field.name for field in dataclasses.fields(state) if field.name not in NOT_SAVED]
         exported = [[type(callback).__name__, callback.state()["attributes"]] for callback in self._exporting()]
-        loss = getattr(trainer, "_tr_loss", None)
         return {
             "state": _json({"fields": {name: getattr(state, name) for name in names}, "callbacks": exported}),
             "callbacks": {name: callback.state_dict() for name, callback in self._stateful()},
-            "loss": 0.0 if loss is None else loss.detach(),
-            "total_loss": float(getattr(trainer, "_total_loss_scalar", 0.0)),
-            "last_logged": getattr(trainer, "_globalstep_last_logged", 0),
-            "first_step": getattr(trainer, "_initial_global_step", 0),
+            **{name: _plain(getattr(trainer, attribute, 0)) for name, attribute in NUMBERS.items()},
             "flos": float(trainer.current_flos),
             "seconds": self._before + time.monotonic() - self._begun,
         }
@@ -101,10 +106,10 @@ class TrainerLoop:
             return
         self._load_state()
         trainer, numbers, self._numbers = self._trainer, self._numbers, None
-        trainer._tr_loss = trainer._tr_loss + numbers["loss"]  # 0 of the right device and type before
-        trainer._total_loss_scalar = numbers["total_loss"]
-        trainer._globalstep_last_logged = numbers["last_logged"]
-        trainer._initial_global_step = numbers["first_step"]
+        for name, attribute in NUMBERS.items():
+            begun = getattr(trainer, attribute)
+            # A tensor is 0 here, of the right device and type.
+            setattr(trainer, attribute, begun + numbers[name] if hasattr(begun, "detach") else numbers[name])
         trainer.current_flos = numbers["flos"]
 
     def _exporting(self) -> Iterator[Any]:
@@ -116,6 +121,10 @@ class TrainerLoop:
         for number, callback in enumerate(self._trainer.callback_handler.callbacks):
             if isinstance(callback, Stateful):
                 yield f"{number} {type(callback).__name__}", callback
+
+
+def _plain(number: Any) -> Any:
+    return number.detach() if hasattr(number, "detach") else number
 
 
 def _json(value: Any) -> bytes:

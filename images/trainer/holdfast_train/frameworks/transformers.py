@@ -27,10 +27,10 @@ HOOKED: Final = (
     "_init_training_state",
     "_prepare_for_training",
     "_run_epoch",
-    "_load_rng_state",
     "_finalize_training",
 )
-RESUMED: Final = "a checkpoint of Holdfast"  # where the Trainer expects the path of its own checkpoint
+# Where the Trainer expects the path of its own checkpoint. It finds no generators there: `get_batch_samples` does.
+RESUMED: Final = "a checkpoint of Holdfast"
 
 
 def train(trainer: Any, **options: Any) -> Any:
@@ -183,9 +183,6 @@ class _Training:
         else:
             self._data.begin(epoch)
         original(**options)
-
-    def load_rng_state(self, _: Callable[..., None], __: Any) -> None:
-        """Nothing: `get_batch_samples` restores the generators."""
 
     def get_batch_samples(self, original: Callable[..., Any], *arguments: Any) -> tuple[list[Any], Any]:
         """Count the step that is done, and read the batches of the next one. None if training ends here."""
