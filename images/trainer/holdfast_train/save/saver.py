@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
-from weakref import ref
+from weakref import WeakMethod
 
 from holdfast_train.commitlog.checkpoints import Clean, Saved
 from holdfast_train.errors import HoldfastTrainError, StateError, StorageUnreachableError, WriterLostError
@@ -40,7 +40,7 @@ from holdfast_train.save.messages import (
 )
 from holdfast_train.save.plan import Plan, make_plan
 from holdfast_train.save.training_state import TrainingState, no_garbage_collection
-from holdfast_train.save.writer_process import WriterProcess, start_writer
+from holdfast_train.save.writer_process import WriterProcess, hear, start_writer
 from holdfast_train.say import say
 
 __all__ = ["Saver", "TrainingState"]
@@ -335,19 +335,14 @@ class Saver:
         for number, arena in self._arenas.by_number.items():
             self.send(MapArena(number, arena.size), [arena.descriptor])
         try:
-            threading.Thread(target=_listen, args=(ref(self), writer), name="holdfast-saver", daemon=True).start()
-        except RuntimeError as error:
+            hear(writer, WeakMethod(self._handle), WeakMethod(self._forget_writer))
+        except WriterLostError:
             self._writer = None
-            writer.channel.close()
-            writer.end()
-            raise WriterLostError(
-                f"the process that writes checkpoints cannot be heard: {error}; is the container at its limit of "
-                f"processes or memory?"
-            ) from error
+            raise
 
     def send(self, message: object, descriptors: Sequence[int] = ()) -> bool:
         """Send to the writer. False if there is none."""
-        with contextlib.suppress(ClosedError):  # `_listen` gets it too, and handles it
+        with contextlib.suppress(ClosedError):  # `hear` gets it too, and handles it
             if (writer := self._writer) is not None:
                 writer.channel.send(message, descriptors)
                 return True
@@ -390,20 +385,3 @@ class Saver:
                 self._on_result(loan.name, WriterLostError(text))
         finally:
             self._arenas.free_all(writer)
-
-
-def _listen(owner: "ref[Saver]", writer: WriterProcess) -> None:
-    """Hand on what `writer` says, until it has ended. That may take longer than the Saver and its Run are in use."""
-    try:
-        with contextlib.suppress(ClosedError):
-            while True:
-                message = writer.channel.receive()[0]
-                if (saver := owner()) is not None:
-                    saver._handle(writer, message)
-                del saver
-    finally:  # without this thread no arena would ever become free
-        if (saver := owner()) is not None:
-            saver._forget_writer(writer)
-        del saver
-        writer.channel.close()
-        writer.end()

@@ -1,9 +1,11 @@
-"""The writer process, as its trainer starts and ends it."""
+"""The writer process, as its trainer starts, hears and ends it."""
 
+import contextlib
 import os
 import socket
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from holdfast_train.errors import WriterLostError
-from holdfast_train.save.channel import Channel
+from holdfast_train.save.channel import Channel, ClosedError
 from holdfast_train.save.in_flight_lock import InFlightLock
 
-__all__ = ["WriterProcess", "start_writer"]
+__all__ = ["WriterProcess", "hear", "start_writer"]
 
 _MODULE: Final = "holdfast_train.save.writer"  # an argument of its own, so that lists of processes show it
 _START: Final = """\
@@ -58,6 +60,43 @@ def start_writer(lock: InFlightLock) -> WriterProcess:
                 f"processes or memory?"
             ) from error
     return WriterProcess(Channel(ours), partial(_end, process))
+
+
+def hear(
+    writer: WriterProcess,
+    on_message: "weakref.ref[Callable[[WriterProcess, object], None]]",
+    on_end: "weakref.ref[Callable[[WriterProcess], None]]",
+) -> None:
+    """Hand on what `writer` says, in a thread, until it has ended. If no thread can be started, end the writer:
+    WriterLostError.
+
+    The references are weak because a writer may work longer than the trainer's objects are in use.
+    """
+
+    def listen() -> None:
+        try:
+            with contextlib.suppress(ClosedError):
+                while True:
+                    message = writer.channel.receive()[0]
+                    if (handle := on_message()) is not None:
+                        handle(writer, message)
+                    del handle
+        finally:  # without this thread no arena would ever become free
+            if (forget := on_end()) is not None:
+                forget(writer)
+            del forget
+            writer.channel.close()
+            writer.end()
+
+    try:
+        threading.Thread(target=listen, name="holdfast-saver", daemon=True).start()
+    except RuntimeError as error:
+        writer.channel.close()
+        writer.end()
+        raise WriterLostError(
+            f"the process that writes checkpoints cannot be heard: {error}; is the container at its limit of "
+            f"processes or memory?"
+        ) from error
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
