@@ -303,7 +303,8 @@ class Run:
             self._boundary.work.tell_at_save()
         if leave and (not is_open or urgent):
             self._ending.leave(self.step, obstacle=obstacle or "another rank is inside a step" if is_open else "")
-        elif is_open:  # a save that is due stays due
+        elif is_open:
+            self._saving.requested |= save  # it stays due, also if `every` is a number of steps
             self._boundary.is_put_off = put_off
             if (leave or put_off) and self._ranks.first:
                 self._agreement.ask_and_wait()

@@ -169,6 +169,16 @@ def test_a_save_that_is_due_waits_for_the_end_of_an_accumulation(prefix: str) ->
     assert load(prefix)["model"]["weight"].item() == -6.0
 
 
+# Breaks if a save that waited is made only where an accumulation happens to end at a step at which one is due.
+def test_a_save_that_waited_is_made_at_the_end_of_the_accumulation(prefix: str) -> None:
+    training = Accumulation(prefix, every=Every(4))
+    with training.run as run:
+        for step in run.steps(14):
+            training.batch(step)
+            if step == 12:
+                assert training.saved(prefix) == [6, 9, 12]
+
+
 # Breaks if a notice saves in the middle of an accumulation, or if the program leaves before the end of one.
 def test_a_notice_waits_for_the_end_of_an_accumulation(prefix: str, tmp_path: Path) -> None:
     training = Accumulation(prefix, HOLDFAST_VERDICT_DIR=str(tmp_path))
