@@ -42,7 +42,7 @@ def test_the_page_lists_what_the_code_uses() -> None:
     assert set().union(*map(used, CODE.glob("*.py"))) == {name for _, name in listed()}
 
 
-@pytest.mark.parametrize(("module", "name"), listed())
+@pytest.mark.parametrize(("module", "name"), [*listed()])
 def test_the_library_has_it(module: str, name: str) -> None:
     found = re.search(rf"\b{name}\b", inspect.getsource(import_module(module)))
     assert found, f"{module} of this version has no {name}: docs/reference/frameworks.md says what Holdfast uses it for"
