@@ -441,11 +441,11 @@ class Run:
         if self._complete is not None:
             note = note or "training was complete already"
         elif not has_position((*self._objects.values(), *self._per_rank.values())):
-            anew = (
+            data = (
                 f"no sampler or data loader is among the objects of Run: unless the program itself goes to step "
-                f"{self.step} in its data, the data begins anew"
+                f"{self.step} in its data, the data starts at its beginning again"
             )
-            note = f"{note}; {anew}" if note else anew
+            note = f"{note}; {data}" if note else data
         say(f"resumed from step {restored.step} ({restored.uri})" + (f"; {note}" if note else ""))
         self._progress.resume(restored.step, restored.uri, note)
         self._poke()

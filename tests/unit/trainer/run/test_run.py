@@ -203,9 +203,9 @@ def test_resume_is_reported(uri: str, endpoint: Endpoint) -> None:
     assert report["resumedFrom"]["uri"].startswith(uri)
 
 
-# Breaks if a program whose data begins anew after a resume is not told so, or one whose sampler goes on is.
+# Breaks if a program whose data starts again after a resume is not told so, or one whose sampler goes on is.
 @pytest.mark.parametrize("has_sampler", [True, False])
-def test_data_that_begins_anew_is_said_in_log_and_report(
+def test_data_that_starts_again_is_said_in_log_and_report(
     uri: str, endpoint: Endpoint, capsys: pytest.CaptureFixture[str], has_sampler: bool
 ) -> None:
     for attempt in (1, 2):
