@@ -42,8 +42,8 @@ The first rule with an answer decides. Interruptions and stops never count again
 `spec.failure.maxFailures`; a completed attempt ends the job, and so does a misconfigured one of a job that has never
 run. A job that has run pauses until a person corrects it ([A job that needs a
 correction](../how-to/debug.md#a-job-that-needs-a-correction)). These reasons may pass by themselves, so four attempts
-in a row count as interruptions before: `StorageDenied`, `StorageNotFound`, `DataInvalid`, `CommandNotFound`,
-`CommandNotExecutable`, `PythonIncomplete`.
+in a row count as interruptions before: `StorageDenied`, `StorageNotFound`, `StorageUntrusted`,
+`StorageProxyFailed`, `DataInvalid`, `CommandNotFound`, `CommandNotExecutable`, `PythonIncomplete`.
 """
 
 _NOTICES = """\

@@ -7,26 +7,15 @@ from pydantic import Field
 
 from holdfast.api.model import Model
 from holdfast.api.rules import Rule
-from holdfast.api.strings import DataAddress, Endpoint, MountPath, ObjectName, Region
+from holdfast.api.s3 import S3Server
+from holdfast.api.strings import DataAddress, MountPath
 
-__all__ = ["DATA_RULES", "MAX_DATA", "RESERVED", "RESERVED_PATTERN", "Data", "DataStore", "is_in", "is_reserved"]
+__all__ = ["DATA_RULES", "MAX_DATA", "RESERVED", "RESERVED_PATTERN", "Data", "is_in", "is_reserved"]
 
 MAX_DATA: Final = 8
 RESERVED: Final = "/holdfast, /dev, /proc, /sys and all paths below them"
 _ROOTS: Final = ("holdfast", "dev", "proc", "sys")
 RESERVED_PATTERN: Final = f"^/({'|'.join(_ROOTS)})(/.*)?$"
-
-
-class DataStore(Model):
-    """How the objects are read, if they are not read as the job's checkpoints are."""
-
-    endpoint: Endpoint | None = None
-    """Address of an S3 server other than AWS, such as https://minio.example:9000. Default: AWS."""
-    region: Region = "us-east-1"
-    """Region of the bucket."""
-    credentials_secret: ObjectName | None = None
-    """Name of a Secret with the keys AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and optionally AWS_SESSION_TOKEN.
-    They need only the rights to list and to read. Leave it out if the pod has its own cloud identity."""
 
 
 class Data(Model):
@@ -38,9 +27,9 @@ class Data(Model):
     """Folder in the trainer, such as /data. If it is in a volume of trainer.volumes, the data stays there, and the next
     pod that uses the volume fetches only what is missing. Otherwise the folder is an emptyDir that is deleted with the
     pod."""
-    s3: DataStore | None = None
-    """How the objects are read. Default: as checkpoint.storage.s3 says, with its endpoint, region and credentials; if
-    checkpoints are not in S3, from AWS with the pod's own cloud identity."""
+    s3: S3Server | None = None
+    """How the objects are read, with keys that need only the rights to list and to read. Default: as
+    checkpoint.storage.s3 says; if checkpoints are not in S3, from AWS with the pod's own cloud identity."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

@@ -11,6 +11,7 @@ from holdfast.api.model import Model
 from holdfast.api.profile import MAX_TIERS, Tier
 from holdfast.api.resumption import Resume
 from holdfast.api.rules import KeyedBy, Rule, exactly_one
+from holdfast.api.s3 import S3Server
 from holdfast.api.scalars import (
     Count,
     Duration,
@@ -24,13 +25,11 @@ from holdfast.api.scalars import (
 )
 from holdfast.api.strings import (
     Bucket,
-    Endpoint,
     MetricName,
     MountPath,
     ObjectName,
     PathPattern,
     ProgressPattern,
-    Region,
     RelativePath,
 )
 from holdfast.api.trainer import (
@@ -154,21 +153,13 @@ class Capacity(Model):
     )
 
 
-class S3Storage(Model):
+class S3Storage(S3Server):
     """A prefix in an S3 bucket. The job owns everything below the prefix."""
 
     bucket: Bucket
     """Name of the bucket. The bucket must exist."""
     prefix: RelativePath
     """Prefix of all objects of this job, such as vision/vit-faces. Two jobs must not use the same prefix."""
-    endpoint: Endpoint | None = None
-    """Address of an S3 server other than AWS, such as https://minio.example:9000. Default: AWS."""
-    region: Region = "us-east-1"
-    """Region of the bucket."""
-    credentials_secret: ObjectName | None = None
-    """Name of a Secret with the keys AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and optionally AWS_SESSION_TOKEN.
-    A running pod uses new values a minute or two after they are in the Secret. Leave it out if the pod has its own
-    cloud identity."""
 
 
 class VolumeClaimStorage(Model):

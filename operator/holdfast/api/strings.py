@@ -87,6 +87,14 @@ Endpoint = Annotated[
         rf"https?://{_HOST}(:[0-9]{{1,5}})?(/[-._/A-Za-z0-9]*)?",
     ),
 ]
+Proxy = Annotated[
+    str,
+    Text(
+        "the address of an HTTP proxy, such as http://proxy.example:3128, without user, password and path",
+        300,
+        rf"http://{_HOST}(:[0-9]{{1,5}})?",
+    ),
+]
 Region = Annotated[str, Text("the name of a region, such as us-east-1", 63, _LABEL)]
 _ADDRESS: Final = f"s3://{_NAME}/{_PARTS}|file:///{_PARTS}"
 RESUME: Final = Text("Auto, Never or a checkpoint's address (s3://… or file:///…)", 1024, f"(Auto|Never|{_ADDRESS})")

@@ -7,6 +7,7 @@ from holdfast.api import names
 from holdfast.api.data import Data, is_in
 from holdfast.api.job import S3Storage, Trainer, Volume
 from holdfast.api.objects import TrainingJob
+from holdfast.api.s3 import CaSource
 from holdfast_protocol import settings
 
 Manifest = dict[str, Any]
@@ -23,9 +24,18 @@ def _entry(trainer: Trainer, number: int, data: Data, checkpoints: S3Storage | N
     found = settings.Data(source=data.source, to=data.to, mount=volume.mount_path if volume else data.to)
     if store is None:
         return found
-    own = f"{names.DATA_KEYS_PATH}/{number}" if data.s3 else names.KEYS_PATH
-    keys = own if store.credentials_secret else None
-    return replace(found, region=store.region, endpoint=store.endpoint, keys=keys)
+    keys, ca = names.KEYS_PATH, names.STORAGE_CA_PATH
+    if data.s3:
+        keys, ca = f"{names.DATA_KEYS_PATH}/{number}", f"{names.DATA_CA_PATH}/{number}"
+    return replace(
+        found,
+        region=store.region,
+        endpoint=store.endpoint,
+        keys=keys if store.credentials_secret else None,
+        ca=f"{ca}/{names.CA_KEY}" if store.ca else None,
+        proxy=store.proxy,
+        addressing=store.addressing,
+    )
 
 
 def data_mounts(trainer: Trainer) -> list[Manifest]:
@@ -37,6 +47,9 @@ def data_mounts(trainer: Trainer) -> list[Manifest]:
         if data.s3 and data.s3.credentials_secret:
             path = f"{names.DATA_KEYS_PATH}/{number}"
             mounts.append({"name": f"{names.DATA_KEYS_VOLUME}-{number}", "mountPath": path, "readOnly": True})
+        if data.s3 and data.s3.ca:
+            path = f"{names.DATA_CA_PATH}/{number}"
+            mounts.append({"name": f"{names.DATA_CA_VOLUME}-{number}", "mountPath": path, "readOnly": True})
     return mounts
 
 
@@ -50,7 +63,19 @@ def data_volumes(trainer: Trainer) -> list[Manifest]:
             # Not optional: a kubelet waits for the Secret. With a list of keys it would need a session token too.
             source = {"secretName": data.s3.credentials_secret, "defaultMode": 0o444}
             volumes.append({"name": f"{names.DATA_KEYS_VOLUME}-{number}", "secret": source})
+        if data.s3 and data.s3.ca:
+            volumes.append(ca_volume(f"{names.DATA_CA_VOLUME}-{number}", data.s3.ca))
     return volumes
+
+
+def ca_volume(name: str, ca: CaSource) -> Manifest:
+    """The certificates as a file, which every user of the pod can read. A kubelet waits for the object and its key."""
+    key = ca.config_map or ca.secret
+    assert key is not None  # exactly one is set
+    source = {"items": [{"key": key.key, "path": names.CA_KEY}], "defaultMode": 0o444}
+    if ca.config_map:
+        return {"name": name, "configMap": {"name": key.name, **source}}
+    return {"name": name, "secret": {"secretName": key.name, **source}}
 
 
 def _volume_of(trainer: Trainer, data: Data) -> Volume | None:

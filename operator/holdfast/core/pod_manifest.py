@@ -13,7 +13,7 @@ from holdfast.core.made_from import hash_of, made_from
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.demand import requested, requested_anywhere
 from holdfast.core.pod_affinity import pod_affinity
-from holdfast.core.pod_data import data_mounts, data_volumes
+from holdfast.core.pod_data import ca_volume, data_mounts, data_volumes
 from holdfast.core.pod_settings import grace_seconds, pod_settings
 from holdfast.core.program_variables import (
     Env,
@@ -275,9 +275,12 @@ def _storage_mounts(job: TrainingJob) -> list[Manifest]:
     s3 = job.spec.checkpoint.storage.s3
     if s3 is None:
         return [{"name": names.CHECKPOINT_VOLUME, "mountPath": names.CHECKPOINT_PATH}]
-    if s3.credentials_secret is None:
-        return []
-    return [{"name": names.KEYS_VOLUME, "mountPath": names.KEYS_PATH, "readOnly": True}]
+    mounts: list[Manifest] = []
+    if s3.credentials_secret:
+        mounts.append({"name": names.KEYS_VOLUME, "mountPath": names.KEYS_PATH, "readOnly": True})
+    if s3.ca:
+        mounts.append({"name": names.STORAGE_CA_VOLUME, "mountPath": names.STORAGE_CA_PATH, "readOnly": True})
+    return mounts
 
 
 def _volumes(job: TrainingJob) -> list[Manifest]:
@@ -293,6 +296,8 @@ def _volumes(job: TrainingJob) -> list[Manifest]:
         volumes.append({"name": names.CHECKPOINT_VOLUME, "persistentVolumeClaim": claim})
     if storage.s3 and storage.s3.credentials_secret:
         volumes.append(_keys_volume(storage.s3.credentials_secret))
+    if storage.s3 and storage.s3.ca:
+        volumes.append(ca_volume(names.STORAGE_CA_VOLUME, storage.s3.ca))
     shared_memory = job.spec.trainer.resources.shared_memory
     if shared_memory:
         volumes.append({"name": "holdfast-shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}})

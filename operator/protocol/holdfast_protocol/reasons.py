@@ -17,6 +17,8 @@ STORAGE_UNREACHABLE = "StorageUnreachable"
 STORAGE_FAILED = "StorageFailed"
 STORAGE_DENIED = "StorageDenied"
 STORAGE_NOT_FOUND = "StorageNotFound"
+STORAGE_UNTRUSTED = "StorageUntrusted"  # its certificate
+STORAGE_PROXY_FAILED = "StorageProxyFailed"
 DATA_INVALID = "DataInvalid"
 
 

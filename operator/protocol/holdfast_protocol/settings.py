@@ -21,6 +21,8 @@ from .gates import Gate
 
 VERSION = 1
 ADDRESSES = ("Auto", "Never")  # what `resume` may be besides an address
+Addressing = Literal["Auto", "Path", "Virtual"]
+VIRTUAL = "Virtual"  # one of these
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Stall:
 class Data:
     """One entry of `trainer.data`: objects below `source` are wanted in `to`, which is `mount` or below it.
 
-    `keys`: the folder with the keys of their store.
+    `keys`: the folder with the keys of their store. `ca`, `proxy` and `addressing`: as for checkpoints.
     """
 
     source: str = kind.text(REQUIRED, name="from")
@@ -76,6 +78,9 @@ class Data:
     endpoint: str | None = kind.text()
     region: str | None = kind.text()
     keys: str | None = kind.text()
+    ca: str | None = kind.text()
+    proxy: str | None = kind.text()
+    addressing: Addressing = kind.choice("Auto", "Path", "Virtual")
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,12 @@ class Settings:
     """Of the S3 server."""
     checkpoint_endpoint: str | None = kind.text()
     """Of the S3 server."""
+    checkpoint_ca: str | None = kind.text()
+    """File with the certificates of `ca`, which changes with it; the S3 server is trusted only by them."""
+    checkpoint_proxy: str | None = kind.text()
+    """The HTTP proxy through which the S3 server is reached."""
+    checkpoint_addressing: Addressing = kind.choice("Auto", "Path", "Virtual")
+    """Where requests to the S3 server name the bucket."""
     keys_folder: str | None = kind.text()
     """Folder with the keys of `credentialsSecret` as files, which change with it; they replace the variables."""
     folder: str | None = kind.text()

@@ -7,6 +7,7 @@ from tests.support.manifests.good_manifests import Bad
 _TRAINER = "spec/trainer"
 _CHECKPOINT = "spec/checkpoint"
 _S3 = "spec/checkpoint/storage/s3"
+_CA = {"configMap": {"name": "company"}}
 
 
 BAD_CHECKPOINTS: Final[tuple[Bad, ...]] = (
@@ -96,6 +97,59 @@ BAD_CHECKPOINTS: Final[tuple[Bad, ...]] = (
         "https://host/?a=b",
         "should match '^https?://",
         "and query",
+    ),
+    Bad(
+        "ca-of-plain-http",
+        {f"{_S3}/ca": _CA, f"{_S3}/endpoint": "http://host"},
+        "spec.checkpoint.storage.s3.endpoint",
+        "http://host",
+        "ca needs an endpoint that starts with https://",
+    ),
+    Bad("ca-empty", {f"{_S3}/ca": {}}, "spec.checkpoint.storage.s3.ca", "none", "exactly one of configMap and secret"),
+    Bad(
+        "ca-twice",
+        {f"{_S3}/ca": {**_CA, "secret": {"name": "b"}}},
+        "spec.checkpoint.storage.s3.ca",
+        "configMap secret",
+        "exactly one of configMap and secret",
+    ),
+    Bad(
+        "proxy-password",
+        {f"{_S3}/proxy": "http://me:secret@proxy:3128"},
+        "spec.checkpoint.storage.s3.proxy",
+        "http://me:secret@proxy:3128",
+        "should match '^http://",
+        "without user, password",
+    ),
+    Bad(
+        "proxy-tls",
+        {f"{_S3}/proxy": "https://proxy:3128"},
+        "spec.checkpoint.storage.s3.proxy",
+        "https://proxy:3128",
+        "should match '^http://",
+        "the address of an HTTP proxy",
+    ),
+    Bad(
+        "addressing-word",
+        {f"{_S3}/addressing": "virtual"},
+        "spec.checkpoint.storage.s3.addressing",
+        "virtual",
+        '"Virtual"',
+        "'Auto', 'Path' or 'Virtual'",
+    ),
+    Bad(
+        "virtual-address",
+        {f"{_S3}/addressing": "Virtual", f"{_S3}/endpoint": "https://10.0.0.1:9000"},
+        "spec.checkpoint.storage.s3.endpoint",
+        "https://10.0.0.1:9000",
+        "addressing Virtual needs an endpoint with a host name",
+    ),
+    Bad(
+        "virtual-address-6",
+        {f"{_S3}/addressing": "Virtual", f"{_S3}/endpoint": "https://[fd00::1]:9000"},
+        "spec.checkpoint.storage.s3.endpoint",
+        "https://[fd00::1]:9000",
+        "addressing Virtual needs an endpoint with a host name",
     ),
     Bad(
         "region",

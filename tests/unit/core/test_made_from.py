@@ -27,7 +27,13 @@ TRAINER: dict[str, Any] = {
 MAPS = ("env", "volumes", "imagePullSecrets", "data")
 # For each field that is not the trainer's: an edit, and whether pods are made from it.
 EDITS: dict[str, list[tuple[Any, bool]]] = {
-    "checkpoint.storage": [({"s3": {"bucket": "runs", "prefix": "other"}}, True)],
+    "checkpoint.storage": [
+        ({"s3": {"bucket": "runs", "prefix": "other"}}, True),
+        ({"s3": {**STORAGE["s3"], "ca": {"configMap": {"name": "company"}}}}, True),
+        ({"s3": {**STORAGE["s3"], "proxy": "http://proxy:3128"}}, True),
+        ({"s3": {**STORAGE["s3"], "addressing": "Path"}}, True),
+        ({"s3": {**STORAGE["s3"], "addressing": "Auto"}}, False),
+    ],
     "checkpoint.folder": [("/outputs", True)],
     "checkpoint.pattern": [("run-*", True)],
     "checkpoint.every": [("500 steps", True), ("auto", True), ("600s", False)],

@@ -37,7 +37,7 @@ def test_data_without_a_volume_gets_a_folder_of_the_pod():
     assert volumes(pod)["holdfast-data-0"] == {"name": "holdfast-data-0", "emptyDir": {}}
     assert told(pod) == [
         {"from": "s3://datasets/images", "to": "/images", "mount": "/images", "region": "us-east-1",
-         "endpoint": "http://s3.example", "keys": "/holdfast/keys"},
+         "endpoint": "http://s3.example", "keys": "/holdfast/keys", "addressing": "Auto"},
     ]  # fmt: skip
     assert told(pod, "initContainers"), "the init container copies the library for it"
 
@@ -60,14 +60,35 @@ def test_data_of_another_store():
     assert (second["endpoint"], second["region"], second["keys"]) == (
         "https://data.example", "eu-1", "/holdfast/data-keys/1",
     )  # fmt: skip
-    assert third == {"from": "s3://datasets/images", "to": "/public", "mount": "/public", "region": "us-east-1"}
+    assert third == {
+        "from": "s3://datasets/images", "to": "/public", "mount": "/public", "region": "us-east-1",
+        "addressing": "Auto",
+    }  # fmt: skip
     assert mounts(pod)["/holdfast/data-keys/1"]["readOnly"]
     assert volumes(pod)["holdfast-data-keys-1"]["secret"] == {"secretName": "reader", "defaultMode": 0o444}
 
 
 def test_checkpoints_on_a_volume_say_nothing_of_a_store():
     pod = build(IMAGES, storage={"volumeClaim": {"name": "c", "path": "p"}})
-    assert told(pod) == [{"from": "s3://datasets/images", "to": "/images", "mount": "/images"}]
+    assert told(pod) == [{"from": "s3://datasets/images", "to": "/images", "mount": "/images", "addressing": "Auto"}]
+
+
+def test_the_way_to_a_store_is_that_of_the_checkpoints_or_its_own():
+    way = {"ca": {"configMap": {"name": "company"}}, "proxy": "http://p:1", "addressing": "Virtual"}
+    checkpoints = {"s3": {**STORE, **way, "endpoint": "https://s3.example"}}
+    other = {"ca": {"secret": {"name": "other", "key": "root.pem"}}}
+    pod = build(IMAGES, {**IMAGES, "to": "/other", "s3": other}, storage=checkpoints)
+    first, second = told(pod)
+    found = [(one["ca"], one.get("proxy"), one["addressing"]) for one in (first, second)]
+    assert found == [
+        ("/holdfast/storage-ca/ca.crt", "http://p:1", "Virtual"), ("/holdfast/data-ca/1/ca.crt", None, "Auto"),
+    ]  # fmt: skip
+    assert mounts(pod)["/holdfast/data-ca/1"] == {
+        "name": "holdfast-data-ca-1", "mountPath": "/holdfast/data-ca/1", "readOnly": True,
+    }  # fmt: skip
+    assert volumes(pod)["holdfast-data-ca-1"]["secret"] == {
+        "secretName": "other", "items": [{"key": "root.pem", "path": "ca.crt"}], "defaultMode": 0o444,
+    }  # fmt: skip
 
 
 # Breaks if an operator that knows this field takes each running job for one with another program.

@@ -124,6 +124,26 @@ def test_keys_that_change_reach_the_pod_as_files_that_every_user_of_it_can_read(
     assert settings_of(trainer(build())).keys_folder is None
 
 
+def test_the_certificates_of_a_ca_reach_init_container_and_trainer_as_a_file():
+    """Breaks if one of the two does not trust the storage, or a missing ConfigMap is no reason to wait with a start."""
+    s3 = {"bucket": "runs", "prefix": "p", "ca": {"configMap": {"name": "company"}}, "proxy": "http://p:1"}
+    pod = build(checkpoint={"storage": {"s3": {**s3, "addressing": "Virtual"}}})
+    assert volumes(pod)["holdfast-storage-ca"]["configMap"] == {
+        "name": "company", "items": [{"key": "ca.crt", "path": "ca.crt"}], "defaultMode": 0o444,
+    }  # fmt: skip
+    for container in (trainer(pod), init(pod)):
+        mount = {"name": "holdfast-storage-ca", "mountPath": "/holdfast/storage-ca", "readOnly": True}
+        assert mount in container["volumeMounts"]
+        told = settings_of(container)
+        found = (told.checkpoint_ca, told.checkpoint_proxy, told.checkpoint_addressing)
+        assert found == ("/holdfast/storage-ca/ca.crt", "http://p:1", "Virtual")
+    secret = {"secret": {"name": "tls", "key": "root.pem"}}
+    pod = build(checkpoint={"storage": {"s3": {**s3, "ca": secret}}})
+    assert volumes(pod)["holdfast-storage-ca"]["secret"] == {
+        "secretName": "tls", "items": [{"key": "root.pem", "path": "ca.crt"}], "defaultMode": 0o444,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "taken", [{"name": "holdfast-keys", "mountPath": "/x"}, {"name": "x", "mountPath": "/holdfast/keys"}]
 )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from holdfast.api.job import Storage, Trainer, TrainingJobSpec
+from holdfast.api.s3 import S3Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,8 @@ def references(spec: TrainingJobSpec) -> Iterator[Reference]:
     for index, secret in enumerate(spec.trainer.image_pull_secrets):
         yield Reference(f"spec.trainer.imagePullSecrets[{index}]", "Secret", secret.name)
     for index, data in enumerate(spec.trainer.data):
-        if data.s3 and (keys := data.s3.credentials_secret):
-            yield Reference(f"spec.trainer.data[{index}].s3.credentialsSecret", "Secret", keys, CREDENTIALS)
+        if data.s3:
+            yield from _server(f"spec.trainer.data[{index}].s3", data.s3)
     yield from _storage(spec.checkpoint.storage)
 
 
@@ -58,9 +59,18 @@ def _volumes(trainer: Trainer) -> Iterator[Reference]:
             yield Reference(f"{where}.persistentVolumeClaim", "PersistentVolumeClaim", claim.claim_name)
 
 
+def _server(where: str, s3: S3Server) -> Iterator[Reference]:
+    if s3.credentials_secret:
+        yield Reference(f"{where}.credentialsSecret", "Secret", s3.credentials_secret, CREDENTIALS)
+    if s3.ca and (key := s3.ca.config_map):
+        yield Reference(f"{where}.ca.configMap", "ConfigMap", key.name, (key.key,))
+    if s3.ca and (key := s3.ca.secret):
+        yield Reference(f"{where}.ca.secret", "Secret", key.name, (key.key,))
+
+
 def _storage(storage: Storage) -> Iterator[Reference]:
     where = "spec.checkpoint.storage"
-    if storage.s3 and storage.s3.credentials_secret:
-        yield Reference(f"{where}.s3.credentialsSecret", "Secret", storage.s3.credentials_secret, CREDENTIALS)
+    if storage.s3:
+        yield from _server(f"{where}.s3", storage.s3)
     if storage.volume_claim:
         yield Reference(f"{where}.volumeClaim", "PersistentVolumeClaim", storage.volume_claim.name)

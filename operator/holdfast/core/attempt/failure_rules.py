@@ -15,7 +15,10 @@ from holdfast_protocol import reasons
 HANGS = 3  # in a row without progress, after which the job ends
 # What may pass without an edit of the job. A storage refuses every node; an image may differ between nodes, if its tag
 # was given to another one, or a pull has left a part of it.
-STORAGE_REFUSES = frozenset((reasons.STORAGE_DENIED, reasons.STORAGE_NOT_FOUND, reasons.DATA_INVALID))
+STORAGE_REFUSES = frozenset(
+    (reasons.STORAGE_DENIED, reasons.STORAGE_NOT_FOUND, reasons.STORAGE_UNTRUSTED, reasons.STORAGE_PROXY_FAILED,
+     reasons.DATA_INVALID)
+)  # fmt: skip
 IMAGE_REFUSES = frozenset((EndReason.COMMAND_NOT_FOUND, reasons.COMMAND_NOT_EXECUTABLE, EndReason.PYTHON_INCOMPLETE))
 REFUSALS = 5  # attempts in a row that met the same, after which it does not pass by itself
 

@@ -25,6 +25,8 @@ def test_every_reference_is_found() -> None:
         ],
         "spec/trainer/imagePullSecrets": [{"name": "h"}],
         "spec/checkpoint/storage/s3/credentialsSecret": "i",
+        "spec/checkpoint/storage/s3/ca": {"configMap": {"name": "j"}},
+        "spec/trainer/data": [{"from": "s3://a/b", "to": "/e", "s3": {"ca": {"secret": {"name": "k", "key": "l"}}}}],
     }
     trainer = "spec.trainer"
     assert list(references(TrainingJob.parse(changed(GOOD, change)).spec)) == [
@@ -36,7 +38,9 @@ def test_every_reference_is_found() -> None:
         Reference(f"{trainer}.volumes[1].configMap", "ConfigMap", "f"),
         Reference(f"{trainer}.volumes[2].persistentVolumeClaim", "PersistentVolumeClaim", "g"),
         Reference(f"{trainer}.imagePullSecrets[0]", "Secret", "h"),
+        Reference(f"{trainer}.data[0].s3.ca.secret", "Secret", "k", ("l",)),
         Reference("spec.checkpoint.storage.s3.credentialsSecret", "Secret", "i", CREDENTIALS),
+        Reference("spec.checkpoint.storage.s3.ca.configMap", "ConfigMap", "j", ("ca.crt",)),
     ]
 
 

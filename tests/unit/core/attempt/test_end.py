@@ -56,7 +56,7 @@ def at_once(exit_code, message, reason="Error"):
     return ended(2, exit_code, trainer=trainer)
 
 
-@pytest.mark.parametrize("reason", ["StorageDenied", "StorageNotFound"])
+@pytest.mark.parametrize("reason", ["StorageDenied", "StorageNotFound", "StorageUntrusted", "StorageProxyFailed"])
 def test_storage_that_worked_once_does_not_end_a_job_when_it_refuses(reason):
     """Breaks if a key that is rotated while a node is lost ends a training of months."""
     refused = at_once(78, verdict("misconfigured", reason))

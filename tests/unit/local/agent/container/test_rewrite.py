@@ -60,12 +60,17 @@ def test_the_settings_of_a_pod_name_the_folders_behind_its_mounts() -> None:
             ca_file=f"{root}/ca/ca.crt",
             checkpoint_uri=f"file://{root}/checkpoints/runs/vit",
             keys_folder=f"{root}/keys",
+            checkpoint_ca=f"{root}/storage-ca/ca.crt",
             folder=f"{data}/out",
             folder_pattern="data/*",
-            data=(settings.Data("s3://bucket/data", f"{data}/faces", data, keys=f"{root}/data-keys/0"),),
+            data=(
+                settings.Data(
+                    "s3://bucket/data", f"{data}/faces", data, keys=f"{root}/data-keys/0", ca=f"{root}/data-ca/0/ca.crt"
+                ),
+            ),
         )
 
-    names = ("token", "ca", "checkpoints", "keys", "data-keys/0")
+    names = ("token", "ca", "checkpoints", "keys", "storage-ca", "data-keys/0", "data-ca/0")
     paths = PathMap({"/data": "/tmp/ein käse/d", **{f"/holdfast/{name}": f"/tmp/ein käse/{name}" for name in names}})
     written = to_text(told("/holdfast", "/data"))
     assert settings.read({"HOLDFAST_SETTINGS": paths.rewrite(written)}) == told("/tmp/ein käse", "/tmp/ein käse/d")
