@@ -18,14 +18,12 @@ from time import monotonic
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from tests.integration.trainer.conftest import S3Server
 from tests.support.guard import temporary_folder
+from tests.support.http.s3_server import S3Server
 from tests.torture.campaign import Tally, plans, run_job
 from tests.torture.chain import BrokenError
 from tests.torture.places import in_bucket, in_folder
 from tests.torture.server import ForkServer
-
-from holdfast_local import toolchain
 
 JOB = 25
 
@@ -46,7 +44,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def s3_server(folder: Path) -> Iterator[S3Server]:
     """The S3 server, with a bucket."""
     folder.mkdir()
-    server = S3Server(toolchain.build(toolchain.TOOLS["versitygw"]), folder)
+    server = S3Server(folder)
     server.start()
     try:
         (folder / server.bucket).mkdir()

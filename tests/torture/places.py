@@ -4,7 +4,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from tests.integration.trainer.conftest import S3Server
+from tests.support.http.s3_server import S3Server
 from tests.torture.campaign import Place
 
 __all__ = ["in_bucket", "in_folder"]

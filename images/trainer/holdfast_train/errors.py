@@ -15,6 +15,7 @@ HoldfastTrainError
 +-- StorageError
     +-- StorageUnreachableError
     |   +-- RankMissingError
+    |   +-- StorageProxyFailedError
     +-- StorageFullError
     +-- CheckpointCorruptError
     +-- WriterLostError
@@ -24,6 +25,7 @@ HoldfastTrainError
     +-- MisconfiguredStorageError
         +-- StorageDeniedError
         +-- StorageNotFoundError
+        +-- StorageUntrustedError
         +-- StorageInvalidError
         +-- StorageNotAtomicError
         +-- StoragePrefixInUseError
@@ -66,7 +68,9 @@ __all__ = [
     "StorageNotAtomicError",
     "StorageNotFoundError",
     "StoragePrefixInUseError",
+    "StorageProxyFailedError",
     "StorageUnreachableError",
+    "StorageUntrustedError",
     "WriterLostError",
 ]
 
@@ -213,6 +217,14 @@ class RankMissingError(StorageUnreachableError):
     """Another rank has not written its part of a checkpoint."""
 
 
+class StorageProxyFailedError(StorageUnreachableError):
+    """The proxy cannot be reached, or refuses to connect. A call is repeated; in the end a person has to correct it."""
+
+    reason = reasons.STORAGE_PROXY_FAILED
+    outcome = "misconfigured"
+    exit_code = EXIT_MISCONFIGURED
+
+
 class StorageFullError(StorageError):
     """The storage has no space left, or a quota is used up."""
 
@@ -273,6 +285,12 @@ class StorageNotFoundError(MisconfiguredStorageError):
 
     reason = reasons.STORAGE_NOT_FOUND
     command_code = CommandCode.NOT_FOUND
+
+
+class StorageUntrustedError(MisconfiguredStorageError):
+    """The certificate of the storage is not trusted, or the CA that is named for it cannot be read."""
+
+    reason = reasons.STORAGE_UNTRUSTED
 
 
 class StorageInvalidError(MisconfiguredStorageError):

@@ -26,6 +26,7 @@ from holdfast_train.storage.checksums import chunk_sums
 from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.rate_limit import RateLimit
 from holdfast_train.storage.s3 import S3Storage
+from holdfast_train.storage.s3_server import S3Server
 
 RATE: Final = 3e8
 SIZE: Final = 1 << 30
@@ -140,7 +141,7 @@ def _sender(address: str, rate: RateLimit) -> Callable[[str, memoryview], None]:
         return send
     keys = Credentials("access", "secret")
     store: Storage = (
-        S3Storage(peers.BUCKET, "prefix", endpoint=address, region=None, credentials=keys)
+        S3Storage(peers.BUCKET, "prefix", S3Server(address, credentials=keys))
         if scheme == "http:"
         else FolderStorage(Path(address))
     )

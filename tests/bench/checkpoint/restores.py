@@ -15,6 +15,7 @@ from tests.bench.checkpoint.section import Section
 from holdfast_train.environment import Credentials
 from holdfast_train.storage.checksums import chunk_sums
 from holdfast_train.storage.s3 import S3Storage
+from holdfast_train.storage.s3_server import S3Server
 
 RANGE = 64 << 20
 OBSTORE_RANGE = 32 << 20
@@ -34,10 +35,8 @@ def restore(size: int, rounds: int, say: Callable[[str], None]) -> Section:
     if not shutil.which("curl"):
         absent[CURL] = "curl is not installed, so it was not measured"
     with null_server(size) as port, shared_memory(size) as view:
-        storage = S3Storage(
-            peers.BUCKET, "prefix", endpoint=f"http://127.0.0.1:{port}", region=None,
-            credentials=Credentials("access", "secret"),
-        )  # fmt: skip
+        keys = Credentials("access", "secret")
+        storage = S3Storage(peers.BUCKET, "prefix", S3Server(f"http://127.0.0.1:{port}", credentials=keys))
         client = peers.boto3_client(port, max_pool_connections=THREADS)
 
         def ours(start: int, piece: memoryview) -> None:

@@ -15,6 +15,7 @@ from tests.bench.checkpoint.section import Section
 from holdfast_train.environment import Credentials
 from holdfast_train.storage.checksums import chunk_sums
 from holdfast_train.storage.s3 import S3Storage
+from holdfast_train.storage.s3_server import S3Server
 
 RAW, PLAIN, BOTO3, OBSTORE, TORCH = (
     "raw socket",
@@ -36,10 +37,8 @@ def upload(size: int, rounds: int, say: Callable[[str], None]) -> Section:
     absent = {name: reason for name in (OBSTORE, TORCH) if (reason := peers.missing(name))}
     with null_server(size) as port, shared_memory(size) as data:
         sums = chunk_sums(data)
-        storage = S3Storage(
-            peers.BUCKET, "prefix", endpoint=f"http://127.0.0.1:{port}", region=None,
-            credentials=Credentials("access", "secret"),
-        )  # fmt: skip
+        keys = Credentials("access", "secret")
+        storage = S3Storage(peers.BUCKET, "prefix", S3Server(f"http://127.0.0.1:{port}", credentials=keys))
         client, content = peers.boto3_client(port), bytes(data)
 
         arms = [

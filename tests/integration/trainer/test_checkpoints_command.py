@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.integration.trainer.conftest import S3Server
+from tests.support.http.s3_server import S3Server
 from tests.support.http.scripted_api_server import FakeApi, fake_api
 from tests.support.manifests.observed_jobs import UID, raw_job
 from tests.support.trainer import stores
@@ -22,7 +22,6 @@ from holdfast_cli.main import app
 from holdfast_cli.storage import address
 from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.environment import Credentials
 from holdfast_train.series.rows import Row
 from holdfast_train.series.segment import Header, encode, new_key
 from holdfast_train.storage.checksums import CHUNK_BYTES
@@ -40,8 +39,7 @@ def holdfast(*args: str) -> Result:
 @pytest.fixture
 def storage(s3: S3Server) -> S3Storage:
     """Steps 10 and 20, of two chunks and a bit each; training is complete."""
-    keys = Credentials(s3.access_key, s3.secret_key)
-    made = S3Storage(s3.bucket, f"cli/{uuid.uuid4().hex}", endpoint=s3.endpoint, region=None, credentials=keys)
+    made = S3Storage(s3.bucket, f"cli/{uuid.uuid4().hex}", s3.reached)
     training = Checkpoints(made, replace(identity(1), namespace="demo"), Keep(9))
     training.start("Auto")
     for step in (10, 20):

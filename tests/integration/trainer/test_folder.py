@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.trainer.conftest import S3Server
+from tests.support.http.s3_server import S3Server
 from tests.support.trainer.folders import content, hugging_face, identity, pod
 from tests.support.waiting import wait_for
 
 from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.log import CommitLog
-from holdfast_train.environment import Credentials
 from holdfast_train.folder.put_back import put_back, read_index
 from holdfast_train.storage.base import Storage
 from holdfast_train.storage.folder import FolderStorage
@@ -63,8 +62,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str,
         return
     server: S3Server = request.getfixturevalue("s3")
     prefix = f"folder/{uuid.uuid4().hex}"
-    keys = Credentials(server.access_key, server.secret_key)
-    storage = S3Storage(server.bucket, prefix, endpoint=server.endpoint, region=None, credentials=keys)
+    storage = S3Storage(server.bucket, prefix, server.reached)
     yield f"s3://{server.bucket}/{prefix}", server.variables, storage
 
 
@@ -116,8 +114,7 @@ def test_outage(s3: S3Server, tmp_path: Path) -> None:
         wait_for(lambda: writer.said("checkpoint-5 (step 5) is saved"), 90, "the commit after it")
     finally:
         writer.kill()
-    keys = Credentials(s3.access_key, s3.secret_key)
-    storage = S3Storage(s3.bucket, prefix, endpoint=s3.endpoint, region=None, credentials=keys)
+    storage = S3Storage(s3.bucket, prefix, s3.reached)
     log = CommitLog(storage, identity())
     assert [commit.step for commit in log.refresh().commits] == [5]
 

@@ -4,16 +4,16 @@ import json
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.integration.trainer.conftest import S3Server
+from tests.support.http.s3_server import S3Server
 from tests.support.trainer.pods import Pod
 from tests.support.trainer.secret_files import SecretFiles
 from tests.support.trainer.stores import stub_command, variables
 from tests.support.waiting import wait_for
 
-from holdfast_local import toolchain
 from holdfast_protocol.settings import Every
 from holdfast_train.environment import Credentials
 from holdfast_train.errors import StorageDeniedError
@@ -26,7 +26,7 @@ FIRST, SECOND = ("first", "first-secret"), ("second", "second-secret")
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[S3Server]:
     """A server with the user `first`."""
-    found = S3Server(toolchain.build(toolchain.TOOLS["versitygw"]), tmp_path / "s3", tmp_path / "iam")
+    found = S3Server(tmp_path / "s3", tmp_path / "iam")
     for folder in ("s3/runs", "iam"):
         (tmp_path / folder).mkdir(parents=True)
     found.start()
@@ -74,7 +74,7 @@ def wait_for_more_saves(pod: Pod) -> None:
 
 def storage(server: S3Server, files: SecretFiles) -> S3Storage:
     keys = Credentials(folder=str(files.folder))
-    return S3Storage(server.bucket, PREFIX, endpoint=server.endpoint, region=None, credentials=keys)
+    return S3Storage(server.bucket, PREFIX, replace(server.reached, credentials=keys))
 
 
 def test_a_training_goes_on_with_the_new_keys(tmp_path: Path, server: S3Server, files: SecretFiles) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.integration.trainer.conftest import S3Server
 from tests.support.cluster.training_jobs import processes_of
 from tests.support.http.progress_endpoint import Endpoint
+from tests.support.http.s3_server import S3Server
 from tests.support.trainer.pods import Pod
 from tests.support.trainer.stores import LAUNCHER, stub_command, variables
 from tests.support.waiting import wait_for

@@ -6,12 +6,13 @@ import io
 import os
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from awscrt import checksums
-from tests.integration.trainer.conftest import S3Server
 from tests.support.http.credential_server import credentials_server
+from tests.support.http.s3_server import S3Server
 from tests.support.trainer import stores
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import identity
@@ -35,7 +36,7 @@ from holdfast_train.storage.s3_download import Body
 
 def store(s3: S3Server, prefix: str, **more: Any) -> S3Storage:
     keys = Credentials(s3.access_key, more.pop("secret", s3.secret_key))
-    return S3Storage(more.pop("bucket", s3.bucket), prefix, endpoint=s3.endpoint, region=None, credentials=keys)
+    return S3Storage(more.pop("bucket", s3.bucket), prefix, replace(s3.reached, credentials=keys))
 
 
 @pytest.fixture
@@ -158,7 +159,7 @@ def test_keys_of_the_container_are_used_and_renewed(
         server.seconds = 60  # so close to their end that each use fetches new ones
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", server.url)
         prefix = storage.uri.removeprefix(f"s3://{s3.bucket}/")
-        found = S3Storage(s3.bucket, prefix, endpoint=s3.endpoint, region=None, credentials=Credentials())
+        found = S3Storage(s3.bucket, prefix, replace(s3.reached, credentials=Credentials()))
         found.put("log/1", b"1")
         found.write("data/x", memoryview(b"abc"))
         before = server.asked

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.trainer.conftest import S3Server
+from tests.support.http.s3_server import S3Server
 from tests.support.staging.datasets import content, wanted
 from tests.support.trainer.launched import start, verdict_of
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.integration.trainer.conftest import S3Server
+from tests.support.http.s3_server import S3Server
 
-from holdfast_train.environment import Credentials
 from holdfast_train.errors import CheckpointCorruptError, KeyMissingError
 from holdfast_train.storage.base import Entry, Storage
 from holdfast_train.storage.checksums import CHUNK_BYTES, chunk_sums
@@ -27,9 +26,7 @@ SIZES = (0, 1, CHUNK_BYTES + 1, PART, PART + 1, 2 * PART, 2 * PART + CHUNK_BYTES
 
 
 def s3_storage(server: S3Server, prefix: str, **more: object) -> S3Storage:
-    keys = Credentials(server.access_key, server.secret_key)
-    options = {"endpoint": server.endpoint, "region": None, "credentials": keys, "part_bytes": PART, "parallel": 4}
-    return S3Storage(server.bucket, prefix, **{**options, **more})  # type: ignore[arg-type]
+    return S3Storage(server.bucket, prefix, server.reached, **{"part_bytes": PART, "parallel": 4, **more})  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=["s3", "folder", "patient"])

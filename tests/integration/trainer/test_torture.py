@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.integration.trainer.conftest import S3Server
+from tests.support.http.s3_server import S3Server
 from tests.torture.campaign import Tally, plans, run_job
 from tests.torture.places import in_bucket, in_folder
 from tests.torture.server import ForkServer

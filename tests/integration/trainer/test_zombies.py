@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import psutil
 import pytest
-from tests.integration.trainer.conftest import S3Server
+from tests.support.http.s3_server import S3Server
 from tests.support.trainer import stores
 from tests.support.trainer.pods import Pod
 from tests.support.trainer.restores import restore_whole

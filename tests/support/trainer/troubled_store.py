@@ -9,6 +9,7 @@ from tests.support.http.fault_proxy import Act
 from holdfast_train.environment import Credentials
 from holdfast_train.storage.checksums import CHUNK_BYTES
 from holdfast_train.storage.s3 import S3Storage
+from holdfast_train.storage.s3_server import S3Server
 
 PART = 2 * CHUNK_BYTES
 SILENCE = 2.0  # seconds until a silent store is given up
@@ -38,8 +39,9 @@ troubled = pytest.mark.parametrize(("act", "more"), TROUBLE, ids=NAMES)
 
 def store(endpoint: str, prefix: str, **more: Any) -> S3Storage:
     """One that gives up soon, and cuts what is larger than a chunk or two into parts."""
-    options = {"credentials": Credentials("access", "secret-key"), "read_seconds": SILENCE, "connect_seconds": SILENCE}
-    return S3Storage("runs", prefix, endpoint=endpoint, region=None, part_bytes=PART, parallel=4, **{**options, **more})
+    server = S3Server(endpoint, credentials=more.pop("credentials", Credentials("access", "secret-key")))
+    options = {"read_seconds": SILENCE, "connect_seconds": SILENCE, "part_bytes": PART, "parallel": 4}
+    return S3Storage("runs", prefix, server, **{**options, **more})
 
 
 def content(storage: S3Storage, key: str) -> bytes:

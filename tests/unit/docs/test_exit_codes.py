@@ -46,6 +46,8 @@ TROUBLE = [
     (errors.StorageDeniedError, ExitCode.FORBIDDEN),
     (errors.StorageNotFoundError, ExitCode.NOT_FOUND),
     (errors.StorageInvalidError, ExitCode.USAGE),
+    (errors.StorageUntrustedError, ExitCode.FAILED),
+    (errors.StorageProxyFailedError, ExitCode.NO_ANSWER),
     (errors.StorageFullError, ExitCode.FAILED),
 ]
 

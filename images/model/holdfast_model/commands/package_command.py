@@ -17,6 +17,7 @@ from holdfast_model.user_code import called
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import CommandCode
 from holdfast_train.exchange.lines import say, show
+from holdfast_train.exchange.s3_options import s3_options
 from holdfast_train.restore.load import fill_model
 from holdfast_train.restore.source import open_address, read_newest_intact
 from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
@@ -121,7 +122,7 @@ def _package(options: argparse.Namespace) -> CommandCode:
     converted = conversions(options.convert, options.run, list(VARIANTS))
     known = _known() | {one.name for one in converted}
     problem = user_problem(options.problem, options.argument)
-    storage, name = open_address(options.checkpoint, endpoint=options.endpoint, region=options.region)
+    storage, name = open_address(options.checkpoint, **s3_options(options))
     module = _model(problem)
     place, target = _destination(options)
     fixed = dict(options.fix)
@@ -176,7 +177,7 @@ def _destination(options: argparse.Namespace) -> tuple[Path, RetryingStorage | N
     from holdfast_model.package import PackageError  # noqa: PLC0415 - see above
 
     if "://" in options.destination:
-        target, _ = open_address(options.destination, endpoint=options.endpoint, region=options.region)
+        target, _ = open_address(options.destination, **s3_options(options))
         return Path(target.uri.rpartition("/")[2]), target
     place = Path(options.destination).expanduser().absolute()
     if os.path.lexists(place):

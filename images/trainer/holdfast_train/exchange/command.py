@@ -22,6 +22,7 @@ from holdfast_train.exchange.exporting import FORMATS, Format, export
 from holdfast_train.exchange.importing import import_checkpoint, open_source
 from holdfast_train.exchange.lines import say, show
 from holdfast_train.exchange.progress_bar import ProgressBar, format_size
+from holdfast_train.exchange.s3_options import add_s3_options, s3_options
 from holdfast_train.restore.source import open_address
 from holdfast_train.storage.retrying import PATIENCE_SECONDS
 
@@ -94,9 +95,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     storage = argparse.ArgumentParser(add_help=False)
-    s3 = storage.add_argument_group("S3", "Keys come from the environment, a profile, or the identity of the machine.")
-    s3.add_argument("--endpoint", metavar="URL", help="address of the server (default: $AWS_ENDPOINT_URL_S3, or AWS)")
-    s3.add_argument("--region", metavar="NAME", help="region of the bucket (default: $AWS_REGION)")
+    add_s3_options(storage)
     _add_export(commands, storage)
     _add_import(commands, storage)
     installed = entry_points(group=GROUP)
@@ -144,7 +143,7 @@ def _add_import(commands: "Commands", storage: argparse.ArgumentParser) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    storage, name = open_address(options.checkpoint, endpoint=options.endpoint, region=options.region)
+    storage, name = open_address(options.checkpoint, **s3_options(options))
     form: Format = options.format or ("torch" if options.destination.suffix in (".pt", ".pth") else "safetensors")
     with storage.within(PATIENCE_SECONDS), ProgressBar("exporting") as bar:
         done = export(
@@ -164,7 +163,7 @@ def _export(options: argparse.Namespace) -> None:
 
 
 def _import(options: argparse.Namespace) -> None:
-    storage, name = open_address(options.to, endpoint=options.endpoint, region=options.region)
+    storage, name = open_address(options.to, **s3_options(options))
     if name is not None:
         raise StateError(f"--to {options.to} is a checkpoint; name an unused prefix")
     with open_source(options.source, options.name) as source, ProgressBar("importing") as bar:

@@ -2,10 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from holdfast_train.commitlog.checkpoints import Found
-from holdfast_train.environment import Credentials
 from holdfast_train.errors import StateError
 from holdfast_train.format.selection import SHOWN, Only, at, select
 from holdfast_train.format.sharding import is_sharded
@@ -14,6 +13,7 @@ from holdfast_train.restore.lazy_tensors import Filling, Lazy, batched, material
 from holdfast_train.restore.source import open_address, read_newest_intact
 from holdfast_train.storage.base import Storage
 from holdfast_train.storage.retrying import PATIENCE_SECONDS
+from holdfast_train.storage.s3_server import S3Options
 
 __all__ = ["fill_model", "load", "load_weights"]
 
@@ -22,9 +22,7 @@ def load(
     uri: str | os.PathLike[str],
     *,
     only: Only = None,
-    endpoint: str | None = None,
-    region: str | None = None,
-    credentials: Credentials | None = None,
+    **server: Unpack[S3Options],
 ) -> dict[str, Any]:
     """The state of the objects in a checkpoint, by the names given to `Run`; tensors are on the CPU.
 
@@ -32,11 +30,11 @@ def load(
 
     `uri`: the address of a manifest, or of a prefix (its newest intact checkpoint); s3://, file:// or a path. `only`: a
     dotted name or several, such as "model" or "model.layers.0."; other state is not read. Sharded tensors are returned
-    whole. For the defaults of endpoint, region and credentials see `source.open_address`.
+    whole. `server`: how the S3 server is reached, by the names of S3Options; see `source.open_address` for defaults.
 
     NoCheckpointError if no checkpoint is intact, StateError if a name of `only` has no state, StorageErrors.
     """
-    storage, name = open_address(os.fspath(uri), endpoint=endpoint, region=region, credentials=credentials)
+    storage, name = open_address(os.fspath(uri), **server)
 
     def read(found: Found) -> dict[str, Any]:
         wanted = select(outline(found.manifest.state, found.manifest)["objects"], only)
@@ -54,9 +52,7 @@ def load_weights(
     name: str = "model",
     strict: bool = True,
     device: Any = "cpu",
-    endpoint: str | None = None,
-    region: str | None = None,
-    credentials: Credentials | None = None,
+    **server: Unpack[S3Options],
 ) -> list[str]:
     """Fill a model's parameters and buffers from the state `name` of the checkpoint at `uri`.
 
@@ -73,7 +69,7 @@ def load_weights(
     common), and if shapes differ: the model is unchanged then. After another error the model's values are undefined.
     For the other arguments and errors see `load`.
     """
-    storage, checkpoint = open_address(os.fspath(uri), endpoint=endpoint, region=region, credentials=credentials)
+    storage, checkpoint = open_address(os.fspath(uri), **server)
     inner = unwrapped(model)
     with storage.within(PATIENCE_SECONDS):
         read_newest_intact(

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, Unpack
 
 from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints, Found, find
@@ -15,6 +15,7 @@ from holdfast_train.say import say
 from holdfast_train.storage.base import join_uri
 from holdfast_train.storage.opening import open_storage
 from holdfast_train.storage.retrying import RetryingStorage
+from holdfast_train.storage.s3_server import S3Options, S3Server, endpoint_of_person
 
 __all__ = ["CheckpointSource", "address", "open_address", "read_intact", "read_newest_intact", "source_of"]
 
@@ -153,25 +154,16 @@ def address(text: str) -> str:
     return text if "://" in text else f"file://{Path(text).expanduser().absolute()}"
 
 
-def open_address(
-    text: str, *, endpoint: str | None = None, region: str | None = None, credentials: Credentials | None = None
-) -> tuple[RetryingStorage, CheckpointName | None]:
+def open_address(text: str, **given: Unpack[S3Options]) -> tuple[RetryingStorage, CheckpointName | None]:
     """The storage at the address `text`, and the checkpoint's name if `text` has one. StorageInvalidError.
 
-    Inside a job's pod the defaults are the job's own. Elsewhere they come from AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL,
-    AWS_REGION, AWS_DEFAULT_REGION and boto3's chain of credentials.
+    Inside a pod of a job whose checkpoints are in S3, the server is reached as the job says. Elsewhere the environment
+    says it: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, and what S3Server.of_person names. What is `given` replaces fields.
     """
     prefix, name = resolve(address(text))
     own = read_settings(os.environ)
-    storage = open_storage(
-        prefix,
-        endpoint=endpoint or own.checkpoint_endpoint or _first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
-        region=region or own.checkpoint_region or _first("AWS_REGION", "AWS_DEFAULT_REGION"),
-        credentials=credentials or Credentials.read(os.environ),
-    )
-    return RetryingStorage(storage), name
-
-
-def _first(*names: str) -> str | None:
-    """The value of the first of these variables that is set."""
-    return next((value for name in names if (value := os.environ.get(name))), None)
+    if (own.checkpoint_uri or "").startswith("s3://"):
+        server = S3Server.of_checkpoints(own, Credentials.read(os.environ))
+    else:
+        server = S3Server.of_person(given.get("endpoint") or endpoint_of_person())
+    return RetryingStorage(open_storage(prefix, server.with_options(**given))), name

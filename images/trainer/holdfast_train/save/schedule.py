@@ -12,7 +12,7 @@ from holdfast_protocol.report import MAX_LINE
 from holdfast_protocol.settings import Every
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.environment import Credentials
-from holdfast_train.errors import MisconfiguredStorageError, StorageError, StorageUnreachableError
+from holdfast_train.errors import StorageError, StorageUnreachableError
 from holdfast_train.progress import Progress
 from holdfast_train.save import interval
 from holdfast_train.say import say
@@ -147,7 +147,7 @@ class SaveSchedule:
         if not is_kept:
             self._retry_at = time.monotonic() + RETRY_SECONDS
         self._progress.save_error = one_line(f"{error.reason}: {error}", self._secrets)
-        if isinstance(error, MisconfiguredStorageError) and self.saved_step is not None:
+        if error.outcome == "misconfigured" and self.saved_step is not None:
             error = StorageUnreachableError(f"the storage has worked for this run and refuses now: {error}")
         self.failure = error
         return error

@@ -13,7 +13,7 @@ from typing import Final
 
 from holdfast_protocol.rank_verdict import RankVerdict, to_text
 from holdfast_protocol.settings import Data
-from holdfast_train.environment import Credentials, Environment, read_settings
+from holdfast_train.environment import Environment, read_settings
 from holdfast_train.errors import DataError, HoldfastTrainError
 from holdfast_train.say import say
 from holdfast_train.staging.copy import Copy, Counts, check_space, in_words
@@ -21,6 +21,7 @@ from holdfast_train.staging.folder import DataFolder
 from holdfast_train.staging.report import StagingReporter
 from holdfast_train.storage.opening import open_storage
 from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
+from holdfast_train.storage.s3_server import S3Server
 
 __all__ = ["main", "stage"]
 
@@ -60,8 +61,7 @@ def stage(wanted: tuple[Data, ...], environment: Environment | None, patience: f
 
 def open_data(data: Data) -> RetryingStorage:
     """The store of the objects, with retries. StorageInvalidError if `source` is not an address."""
-    keys = Credentials(folder=data.keys)
-    return RetryingStorage(open_storage(data.source, endpoint=data.endpoint, region=data.region, credentials=keys))
+    return RetryingStorage(open_storage(data.source, S3Server.of_data(data)))
 
 
 def _about(data: Data, error: HoldfastTrainError) -> HoldfastTrainError:

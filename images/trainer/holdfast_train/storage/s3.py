@@ -13,7 +13,6 @@ import boto3
 import botocore.exceptions
 from botocore.config import Config
 
-from holdfast_train.environment import Credentials
 from holdfast_train.errors import (
     CheckpointCorruptError,
     KeyChangedError,
@@ -30,7 +29,9 @@ from holdfast_train.say import say
 from holdfast_train.storage.base import Entry
 from holdfast_train.storage.rate_limit import RateLimit
 from holdfast_train.storage.s3_download import Body
-from holdfast_train.storage.s3_keys import KeyFiles, session_of_given_keys
+from holdfast_train.storage.s3_keys import KeyFiles, session_of_given_keys, session_of_identity
+from holdfast_train.storage.s3_server import S3Server
+from holdfast_train.storage.s3_way import FIELD, check, refused_by_proxy, unreachable
 
 if TYPE_CHECKING:
     from holdfast_train.storage.s3_upload import Uploader
@@ -62,6 +63,7 @@ _BUSY: Final = frozenset(
         "RequestTimeout", "ServiceUnavailable", "SlowDown", "Throttling", "XAmzContentChecksumMismatch",
     }
 )  # fmt: skip
+_NO_PATHS: Final = frozenset({"SecondLevelDomainForbidden", "PathStyleDomainForbidden"})  # Alibaba OSS, Tencent COS
 _EXISTS: Final = frozenset({"PreconditionFailed", "412"})
 _MISSING: Final = frozenset({"NoSuchKey", "404", "NotFound"})
 _BEYOND: Final = frozenset({"InvalidRange", "416"})
@@ -78,10 +80,8 @@ class S3Storage:
         self,
         bucket: str,
         prefix: str,
+        server: S3Server,
         *,
-        endpoint: str | None,
-        region: str | None,
-        credentials: Credentials,
         connect_seconds: float = CONNECT_SECONDS,
         read_seconds: float = READ_SECONDS,
         part_bytes: int = PART_BYTES,
@@ -90,11 +90,12 @@ class S3Storage:
         self._bucket = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self.uri = f"s3://{bucket}/{self._prefix}".rstrip("/")
-        self._where = f"{self.uri} at {endpoint}" if endpoint else self.uri
+        self._server = server
+        self._where = f"{self.uri} at {server.endpoint}" if server.endpoint else self.uri
         config = Config(
-            # Self-hosted stores rarely have a DNS name for each bucket; AWS prefers DNS names.
-            s3={"addressing_style": "path" if endpoint else "auto"},
-            # The variables of the program, such as AWS_ENDPOINT_URL, are for its own data.
+            # What is not said here, the variables and files of the program could say, which are for its own data.
+            s3={"addressing_style": server.style, "use_accelerate_endpoint": False},
+            proxies=dict.fromkeys(("http", "https"), server.proxy) if server.proxy else {},
             ignore_configured_endpoint_urls=True,
             use_dualstack_endpoint=False,
             use_fips_endpoint=False,
@@ -105,14 +106,17 @@ class S3Storage:
             read_timeout=read_seconds,
             max_pool_connections=max(16, parallel),
             tcp_keepalive=True,
-            retries={"total_max_attempts": 1},  # RetryingStorage repeats calls, with a deadline that the caller sets
+            # One attempt: RetryingStorage repeats calls, with a deadline that the caller sets.
+            retries={"total_max_attempts": 1, "mode": "standard"},
         )
+        credentials = server.credentials
         self._keys = None if credentials.folder is None else KeyFiles(credentials, credentials.folder, say)
         self._credentials = credentials
         self._has_worked = False
         self._options: dict[str, Any] = {
-            "endpoint_url": endpoint,
-            "region_name": region or ("us-east-1" if endpoint else None),
+            "endpoint_url": server.endpoint,
+            "region_name": server.region or ("us-east-1" if server.endpoint else None),
+            "verify": server.ca or True,
             "config": config,
         }
         if self._keys is None:
@@ -138,12 +142,14 @@ class S3Storage:
 
         Keys in files are read again from time to time. Otherwise a client never looks for credentials a second time.
         """
+        check(self._server, self._bucket, self._where)
         if self._keys is not None:
-            self._session = boto3.session.Session(botocore_session=self._keys.session())
+            session = self._keys.session()
         elif self._credentials.access_key_id is not None:
-            self._session = boto3.session.Session(botocore_session=session_of_given_keys())
+            session = session_of_given_keys()
         else:
-            self._session = boto3.session.Session()
+            session = session_of_identity(self._options["config"].proxies, self._options["verify"])
+        self._session = boto3.session.Session(botocore_session=session)
         return self._open_client(self._options)
 
     def _open_client(self, options: dict[str, Any]) -> Any:
@@ -345,7 +351,7 @@ class S3Storage:
         except botocore.exceptions.ParamValidationError as error:
             raise StorageInvalidError(f"{self._where}: {error}") from error
         except (botocore.exceptions.BotoCoreError, OSError) as error:
-            raise StorageUnreachableError(f"{self._where} cannot be reached: {error}") from error
+            raise unreachable(error, self._server, self._where) from error
         self._has_worked = True
         return answer
 
@@ -355,6 +361,8 @@ class S3Storage:
         for value in (self._credentials if self._keys is None else self._keys.newest).values:
             text = text.replace(value, "...")
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        if status == 407:
+            return refused_by_proxy(f"{status} {text}", self._server, self._where)
         if code == "NoSuchBucket":
             return StorageNotFoundError(f"the bucket {self._bucket!r} does not exist ({self._where})")
         if code in _MISSING:
@@ -366,6 +374,8 @@ class S3Storage:
             return StorageUnreachableError(
                 f"{self._where} refuses {error.operation_name} at the moment: {code}: {text}"
             )
+        if code in _NO_PATHS:
+            text = f"{text}; set {FIELD}.addressing to Virtual"
         if code in _DENIED or status in (401, 403):
             return StorageDeniedError(f"{self._where} refuses {error.operation_name} of {key!r}: {code}: {text}")
         if create_only and (code == "NotImplemented" or status == 501):

@@ -1,7 +1,7 @@
 """The keys of an S3 store, in the files of a mounted Secret: a kubelet changes the files when the Secret changes."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, Final
 import botocore.credentials
 import botocore.exceptions
 import botocore.session
+from botocore.config import Config
 
 from holdfast_protocol.variables import KEYS
 from holdfast_train.environment import Credentials
@@ -80,13 +81,23 @@ class KeyFiles:
 
 
 def session_of_given_keys() -> Any:
-    """A session of botocore for keys that are given: it reads no profile and no configuration file of the program."""
+    """A session of botocore for keys that are given: it reads no variable and no file of the program."""
+    files = dict.fromkeys(("config_file", "credentials_file"), os.devnull)
     variables = {
-        "profile": (None, None, None, None),
-        "config_file": (None, None, os.devnull, None),
-        "credentials_file": (None, None, os.devnull, None),
+        name: (None, None, files.get(name, default), convert)
+        for name, (_, _, default, convert) in botocore.session.Session.SESSION_VARIABLES.items()
     }
     return botocore.session.Session(session_vars=variables)
+
+
+def session_of_identity(proxies: Mapping[str, str], verify: str | bool) -> Any:
+    """A session of botocore that finds keys by itself: variables and files say how. `proxies` and `verify` count for
+    the service that gives keys to an identity of the cloud.
+    """
+    session = botocore.session.Session()
+    session.set_default_client_config(Config(proxies=dict(proxies)))
+    session.set_config_variable("ca_bundle", verify)
+    return session
 
 
 class _Provider:

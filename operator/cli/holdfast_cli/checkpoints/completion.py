@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -14,7 +15,11 @@ _FLAGS = {
     "kubeconfig": ("--kubeconfig",),
     "endpoint": ("--endpoint",),
     "region": ("--region",),
+    "ca": ("--ca",),
+    "proxy": ("--proxy",),
+    "addressing": ("--addressing",),
 }
+_KINDS: dict[str, Any] = {"kubeconfig": Path, "ca": Path}
 _WITH_VALUE = {flag for flags in _FLAGS.values() for flag in flags}
 
 
@@ -46,14 +51,8 @@ def _read(context: typer.Context, place: str, found: list[str]) -> None:
     from holdfast_cli.checkpoints.survey import newest_state  # noqa: PLC0415
     from holdfast_cli.storage.address import Where, opened  # noqa: PLC0415
 
-    kubeconfig = _option(context, "kubeconfig")
-    where = Where(
-        place,
-        namespace=_option(context, "namespace"),
-        kubeconfig=Path(kubeconfig) if kubeconfig else None,
-        endpoint=_option(context, "endpoint"),
-        region=_option(context, "region"),
-    )
+    given: dict[str, Any] = {name: _option(context, name) for name in _FLAGS}
+    where = Where(place, **{name: _KINDS.get(name, str)(value) for name, value in given.items() if value})
     try:
         with opened(where) as (_, storage):
             found.extend(str(commit.step) for commit in reversed(newest_state(storage).every))

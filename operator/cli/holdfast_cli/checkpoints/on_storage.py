@@ -12,7 +12,7 @@ from holdfast_cli.checkpoints import screen
 from holdfast_cli.checkpoints.options import Place
 from holdfast_cli.cluster.options import Kubeconfig, Namespace
 from holdfast_cli.storage.address import Found, Where, opened
-from holdfast_cli.storage.options import Endpoint, Region
+from holdfast_cli.storage.options import Addressing, Ca, Endpoint, Proxy, Region
 from holdfast_cli.terminal.console import console
 from holdfast_cli.terminal.output import ListFormat, Output, is_for_programs, write
 from holdfast_train.storage.retrying import RetryingStorage
@@ -21,6 +21,9 @@ _OPTIONS: Final = {
     "namespace": Namespace,
     "endpoint": Endpoint,
     "region": Region,
+    "ca": Ca,
+    "proxy": Proxy,
+    "addressing": Addressing,
     "kubeconfig": Kubeconfig,
 }
 

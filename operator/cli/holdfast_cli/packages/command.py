@@ -35,7 +35,7 @@ from holdfast_cli.packages.stored import fetch, read_package, refuse_existing
 from holdfast_cli.packages.waiting import wait, why_failed
 from holdfast_cli.storage.address import PATIENCE, Found, Where, explained, storage_of
 from holdfast_cli.storage.in_thread import in_thread
-from holdfast_cli.storage.options import Endpoint, Region
+from holdfast_cli.storage.options import Addressing, Ca, Endpoint, Proxy, Region
 from holdfast_cli.terminal.console import console, error_console
 from holdfast_cli.terminal.output import Format, Output, write
 from holdfast_train.exchange.lines import printable
@@ -120,6 +120,9 @@ def package(
     namespace: Namespace = None,
     endpoint: Endpoint = None,
     region: Region = None,
+    ca: Ca = None,
+    proxy: Proxy = None,
+    addressing: Addressing = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
     """Make a tested package of a job's model, in a job of its own.
@@ -143,7 +146,7 @@ def package(
         *(f"--convert={text}" for text in convert or ()), *(f"--run={text}" for text in run or ()),
     ]  # fmt: skip
     resources = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value is not None}
-    where = Where(job, namespace, kubeconfig, endpoint, region)
+    where = Where(job, namespace, kubeconfig, endpoint, region, ca, proxy, addressing)
     asked = Asked(where, step, best, to, Wish("", "", problem, options, resources), timeout, output, keep)
     if asked.folder:
         refuse_existing(asked.folder)

@@ -14,7 +14,7 @@ from holdfast_cli.pages.file import write_page
 from holdfast_cli.pages.job_page import JobInputs, job_page
 from holdfast_cli.report.gather import gather
 from holdfast_cli.storage.address import Where
-from holdfast_cli.storage.options import Endpoint, Region
+from holdfast_cli.storage.options import Addressing, Ca, Endpoint, Proxy, Region
 
 MOST_PLACES: Final = 16  # trainings of one comparison
 
@@ -42,6 +42,9 @@ def report(
     namespace: Namespace = None,
     endpoint: Endpoint = None,
     region: Region = None,
+    ca: Ca = None,
+    proxy: Proxy = None,
+    addressing: Addressing = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
     """Write a job, or a comparison of several, as one HTML file.
@@ -58,7 +61,8 @@ def report(
     """
     if len(places) > MOST_PLACES:
         raise typer.BadParameter(f"{len(places)} trainings; at most {MOST_PLACES} can be compared", param_hint="PLACE")
-    found = [gather(Where(place, namespace, kubeconfig, endpoint, region)) for place in places]
+    wheres = [Where(place, namespace, kubeconfig, endpoint, region, ca, proxy, addressing) for place in places]
+    found = [gather(where) for where in wheres]
     for one in found:
         notes(tuple(one.notes))
     page = job_page(found[0]) if len(found) == 1 else comparison_page(found)

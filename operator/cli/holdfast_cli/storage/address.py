@@ -3,10 +3,9 @@
 import asyncio
 import base64
 import binascii
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,25 +17,33 @@ from holdfast.runtime.errors import ApiError
 from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.errors import CliError, ExitCode
+from holdfast_cli.storage.ca_file import ca_file
+from holdfast_protocol.settings import Addressing
 from holdfast_protocol.variables import KEYS
 from holdfast_train.environment import Credentials
 from holdfast_train.errors import (
     HoldfastTrainError,
     StorageDeniedError,
     StorageNotFoundError,
+    StorageProxyFailedError,
     StorageUnreachableError,
+    StorageUntrustedError,
 )
 from holdfast_train.format.names import CheckpointName, resolve
 from holdfast_train.restore.source import address
 from holdfast_train.storage.opening import open_storage
 from holdfast_train.storage.retrying import RetryingStorage
+from holdfast_train.storage.s3_server import S3Server, endpoint_of_person
 
 PATIENCE: Final = 15.0  # seconds that a storage may not answer
 _HINTS: Final[Mapping[type[HoldfastTrainError], str]] = {
     StorageDeniedError: "these keys are wrong or lack this right",
     StorageNotFoundError: "check the name of the bucket or folder",
+    StorageUntrustedError: "give the certificates of its CA with --ca FILE",
+    StorageProxyFailedError: "give the way from here with --proxy: the URL of a proxy, or none",
     StorageUnreachableError: "if the address works only in the cluster, forward a port to it and give --endpoint",
 }
+NO_PROXY: Final = "none"  # what --proxy may be besides a URL
 _OWN: Final = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 
 
@@ -49,6 +56,9 @@ class Where:
     kubeconfig: Path | None = None
     endpoint: str | None = None
     region: str | None = None
+    ca: Path | None = None
+    proxy: str | None = None
+    addressing: Addressing | None = None
 
     @property
     def is_address(self) -> bool:
@@ -73,17 +83,14 @@ class Found:
 
     uri: str
     name: CheckpointName | None = None
-    endpoint: str | None = None
-    region: str | None = None
-    credentials: Credentials = field(default_factory=Credentials)
+    server: S3Server = field(default_factory=S3Server)
     keep: Keep | None = None
     notes: tuple[str, ...] = ()
     job: OfJob | None = None
 
     def open(self) -> RetryingStorage:
         """The storage; nothing is contacted yet. StorageInvalidError if the address cannot be parsed."""
-        storage = open_storage(self.uri, endpoint=self.endpoint, region=self.region, credentials=self.credentials)
-        return RetryingStorage(storage)
+        return RetryingStorage(open_storage(self.uri, self.server))
 
 
 @contextmanager
@@ -108,10 +115,9 @@ def _address(where: Where) -> Found:
         uri, name = resolve(address(where.place))
     if not uri.startswith("s3://"):
         return Found(uri, name)
-    endpoint = where.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if not has_own_credentials():
         raise CliError(f"there are no AWS credentials for {uri}", code=ExitCode.FORBIDDEN, hint=_OWN)
-    return Found(uri, name, endpoint, where.region or own_region())
+    return Found(uri, name, _asked(S3Server.of_person(where.endpoint or endpoint_of_person()), where))
 
 
 async def find_job(where: Where) -> Found:
@@ -126,7 +132,7 @@ async def storage_of(client: Client, job: TrainingJob, where: Where) -> Found:
     """The storage of a job. CliError if it cannot be reached from here.
 
     The user's own keys never go to an endpoint that only the job names: its author chose it. With `where.endpoint` the
-    user chooses it.
+    user chooses it. For the same reason they never go through the job's proxy, nor does its CA count for them.
     """
     meta, checkpoint = job.metadata, job.spec.checkpoint
     s3 = checkpoint.storage.s3
@@ -138,30 +144,43 @@ async def storage_of(client: Client, job: TrainingJob, where: Where) -> Found:
             hint=f"in a pod that mounts it at /mnt: holdfast checkpoints list file:///mnt/{claim.path}",
         )
     credentials, why = await _credentials(client, meta.namespace, s3)
+    server = S3Server.of_person(where.endpoint or s3.endpoint).with_options(region=s3.region, addressing=s3.addressing)
     notes: tuple[str, ...] = ()
     if credentials is None:
-        if s3.endpoint is not None and where.endpoint is None:
-            before = f"{why}, and " if why else ""
-            raise CliError(
-                f"{before}your own AWS credentials are not sent to {s3.endpoint}, which the job names",
-                code=ExitCode.FORBIDDEN,
-                hint=f"if you trust that address with your keys: --endpoint {s3.endpoint} "
-                "(holdfast report, checkpoints and describe --history)",
-            )
-        if not await asyncio.to_thread(has_own_credentials):
-            before = f"{why}, and " if why else ""
-            raise CliError(f"{before}there are no AWS credentials of your own", code=ExitCode.FORBIDDEN, hint=_OWN)
-        credentials = Credentials()
+        await asyncio.to_thread(_check_own_keys, s3, where, f"{why}, and " if why else "")
         notes = (f"{why}; your own AWS credentials are used",) if why else ()
+    else:
+        # With where.endpoint the person chooses another way to the server, such as a forwarded port.
+        proxy = None if where.endpoint else s3.proxy
+        ca = str(await ca_file(client, meta.namespace, s3.ca)) if s3.ca and where.ca is None else None
+        server = server.with_options(credentials=credentials, proxy=proxy, ca=ca)
     return Found(
         uri=f"s3://{s3.bucket}/{s3.prefix}",
-        endpoint=where.endpoint or s3.endpoint,
-        region=where.region or s3.region,
-        credentials=credentials,
+        server=_asked(server, where),
         keep=checkpoint.keep,
         notes=notes,
         job=OfJob(meta.namespace, meta.name, job.status.phase),
     )
+
+
+def _check_own_keys(s3: S3Storage, where: Where, before: str) -> None:
+    """CliError if the user has no keys, or they would go to an endpoint that only the job names."""
+    if s3.endpoint is not None and where.endpoint is None:
+        raise CliError(
+            f"{before}your own AWS credentials are not sent to {s3.endpoint}, which the job names",
+            code=ExitCode.FORBIDDEN,
+            hint=f"if you trust that address with your keys: --endpoint {s3.endpoint} "
+            "(holdfast report, checkpoints and describe --history)",
+        )
+    if not has_own_credentials():
+        raise CliError(f"{before}there are no AWS credentials of your own", code=ExitCode.FORBIDDEN, hint=_OWN)
+
+
+def _asked(server: S3Server, where: Where) -> S3Server:
+    """The server, reached as the command line says."""
+    ca = str(where.ca) if where.ca else None
+    asked = server.with_options(region=where.region, ca=ca, proxy=where.proxy, addressing=where.addressing)
+    return replace(asked, proxy=None) if where.proxy == NO_PROXY else asked
 
 
 async def _credentials(client: Client, namespace: str, s3: S3Storage) -> tuple[Credentials | None, str]:
@@ -199,11 +218,6 @@ def has_own_credentials() -> bool:
         return boto3.session.Session().get_credentials() is not None
     except botocore.exceptions.BotoCoreError as error:
         raise CliError(f"your own AWS credentials cannot be used: {error}", hint=_OWN) from error
-
-
-def own_region() -> str | None:
-    """The region in the environment; without one, boto3 reads the profile."""
-    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
 
 
 @contextmanager

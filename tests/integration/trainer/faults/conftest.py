@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import boto3.session
 import pytest
-from tests.integration.trainer.conftest import S3Server
 from tests.support.http.fault_proxy import FaultProxy, fault_proxy
+from tests.support.http.s3_server import S3Server
 from tests.support.trainer.troubled_store import PATIENCE, store
 
 from holdfast_train.storage.retrying import RetryingStorage

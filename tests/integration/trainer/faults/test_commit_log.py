@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from tests.integration.trainer.conftest import S3Server
 from tests.support.http.fault_proxy import Act, FaultProxy
+from tests.support.http.s3_server import S3Server
 from tests.support.trainer.stores import identity
 from tests.support.trainer.troubled_store import PATIENCE, store, troubled
 from tests.support.waiting import wait_for

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.integration.trainer.conftest import S3Server
 from tests.support.http.fault_proxy import Act, FaultProxy
+from tests.support.http.s3_server import S3Server
 from tests.support.trainer.troubled_store import DATA, PART, SMALL, content, troubled
 
 from holdfast_train.errors import (

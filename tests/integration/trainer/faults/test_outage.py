@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.integration.trainer.conftest import S3Server
 from tests.support.http.fault_proxy import Act, FaultProxy
+from tests.support.http.s3_server import S3Server
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import environment, identity, writer_in_thread
 from tests.support.waiting import wait_for

@@ -55,7 +55,7 @@ def test_a_store_that_does_not_answer_is_asked_again(tmp_path: Path, monkeypatch
             raise troubles.pop()
 
     store.before = away
-    monkeypatch.setattr("holdfast_train.staging.process.open_storage", lambda uri, **_: store)
+    monkeypatch.setattr("holdfast_train.staging.process.open_storage", lambda uri, _: store)
     stage(requests(tmp_path, "one"), None)
     assert content(tmp_path / "data/one") == FILES
     store.add("more", b"more")

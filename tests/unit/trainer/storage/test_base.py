@@ -23,6 +23,7 @@ from holdfast_train.storage import folder
 from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.opening import open_storage
 from holdfast_train.storage.retrying import RetryingStorage
+from holdfast_train.storage.s3_server import S3Server
 
 
 class Clock:
@@ -158,7 +159,7 @@ def test_addresses_that_cannot_be_read(uri: str) -> None:
 def test_addresses() -> None:
     assert open_storage("file:///a/b/").uri == "file:///a/b"
     keys = Credentials("a", "b")
-    assert open_storage("s3://bucket/a/b/", endpoint="http://localhost:1", credentials=keys).uri == "s3://bucket/a/b"
+    assert open_storage("s3://bucket/a/b/", S3Server("http://localhost:1", credentials=keys)).uri == "s3://bucket/a/b"
     assert "b" not in repr(keys).removeprefix("Credentials")
 
 

@@ -10,10 +10,13 @@ import botocore.exceptions
 import pytest
 from tests.support.trainer.secret_files import SecretFiles
 
+from holdfast_local.pki import Pki
+from holdfast_protocol.settings import Addressing
 from holdfast_train.environment import Credentials
 from holdfast_train.errors import StorageDeniedError, StorageError, StorageInvalidError, StorageUnreachableError
 from holdfast_train.storage.retrying import RetryingStorage
 from holdfast_train.storage.s3 import S3Storage
+from holdfast_train.storage.s3_server import S3Server
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +30,7 @@ def no_chain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def store(*keys: str) -> S3Storage:
-    return S3Storage("bucket", "prefix", endpoint="http://127.0.0.1:9", region=None, credentials=Credentials(*keys))
+    return S3Storage("bucket", "prefix", S3Server("http://127.0.0.1:9", credentials=Credentials(*keys)))
 
 
 def answered(code: str, status: int, operation: str = "PutObject") -> StorageError:
@@ -114,7 +117,7 @@ REFUSALS = [
 
 def stored_in(files: SecretFiles) -> S3Storage:
     keys = Credentials("at-start", "secret", folder=str(files.folder))
-    return S3Storage("bucket", "prefix", endpoint="http://127.0.0.1:9", region=None, credentials=keys)
+    return S3Storage("bucket", "prefix", S3Server("http://127.0.0.1:9", credentials=keys))
 
 
 @pytest.mark.parametrize(("code", "status"), REFUSALS)
@@ -206,14 +209,17 @@ def test_credential_service_that_hiccups_is_tried_again(monkeypatch: pytest.Monk
     """It is asked when the client is made, which must not be the end of the pod either."""
 
     class Session:
+        def __init__(self, **_: Any) -> None:
+            pass
+
         def client(self, *_: Any, **__: Any) -> None:
             raise botocore.exceptions.CredentialRetrievalError(provider="container-role", error_msg="503")
 
     def pause(_seconds: float) -> None:
         monkeypatch.setattr("holdfast_train.storage.s3.boto3.session.Session", Working)
 
-    class Working:
-        def client(self, *_: Any, **__: Any) -> Any:
+    class Working(Session):
+        def client(self, *_: Any, **__: Any) -> Any:  # type: ignore[override]
             return self
 
         def put_object(self, **_: Any) -> None:
@@ -244,6 +250,10 @@ def test_half_a_pair_of_keys_is_for_a_person() -> None:
         {"AWS_DEFAULT_PROFILE": "data"},
         {"AWS_CONFIG_FILE": "config"},
         {"AWS_USE_FIPS_ENDPOINT": "true", "AWS_USE_DUALSTACK_ENDPOINT": "true"},
+        {"AWS_CA_BUNDLE": "/nonexistent"},
+        {"REQUESTS_CA_BUNDLE": "/nonexistent"},
+        {"HTTPS_PROXY": "http://proxy:3128", "https_proxy": "http://proxy:3128"},
+        {"AWS_RETRY_MODE": "adaptive", "AWS_MAX_ATTEMPTS": "9", "AWS_DEFAULTS_MODE": "mobile"},
     ],
 )
 def test_the_variables_of_the_program_do_not_move_the_checkpoints(
@@ -257,6 +267,62 @@ def test_the_variables_of_the_program_do_not_move_the_checkpoints(
     if in_files:
         (tmp_path / "AWS_ACCESS_KEY_ID").write_text("me")
         (tmp_path / "AWS_SECRET_ACCESS_KEY").write_text("secret")
-    client = S3Storage("runs", "x", endpoint=None, region="eu-central-1", credentials=keys)._client
+    client = S3Storage("runs", "x", S3Server(None, "eu-central-1", keys))._client
     url = client.generate_presigned_url("get_object", Params={"Bucket": "runs", "Key": "x/y"})
     assert url.startswith("https://runs.s3.amazonaws.com/x/y?")
+    session = client._endpoint.http_session
+    assert (session._verify, session._proxy_config.proxy_url_for(url)) == (True, None)
+    assert client.meta.config.retries == {"total_max_attempts": 1, "mode": "standard"}
+
+
+# Breaks if a pod that reaches AWS only through a proxy, or by a private CA, gets no keys for its identity.
+def test_the_way_to_the_storage_is_also_the_way_to_the_keys_of_an_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_CA_BUNDLE", "/nonexistent")
+    monkeypatch.setenv("HTTPS_PROXY", "http://other:3128")
+    ca = Pki(tmp_path).cert
+    named = S3Server(None, "eu-central-1", ca=str(ca), proxy="http://proxy:3128")
+    for server, verify, proxy in ((named, str(ca), "http://proxy:3128"), (S3Server(None, "eu-central-1"), True, None)):
+        storage = S3Storage("runs", "x", server)
+        asked = storage._session.client("sts", region_name="eu-central-1")._endpoint.http_session
+        found = asked._proxy_config.proxy_url_for("https://sts.eu-central-1.amazonaws.com")
+        assert (asked._verify, found) == (verify, proxy)
+
+
+@pytest.mark.parametrize("code", ["SecondLevelDomainForbidden", "PathStyleDomainForbidden"])
+def test_a_store_that_wants_the_bucket_in_its_name_is_told_so(code: str) -> None:
+    assert "set spec.checkpoint.storage.s3.addressing to Virtual" in str(answered(code, 403))
+
+
+# Breaks if requests go to another address than Virtual says, without a word.
+@pytest.mark.parametrize(
+    ("bucket", "endpoint"),
+    [
+        ("my.runs", None),
+        ("my.runs", "https://oss.example"),
+        ("runs", "https://10.0.0.1:9000"),
+        ("runs", "http://[::1]"),
+    ],
+)
+def test_a_bucket_that_cannot_be_a_part_of_a_name(bucket: str, endpoint: str | None) -> None:
+    with pytest.raises(StorageInvalidError, match=r"s3\.addressing is Virtual; allowed with a bucket without a dot"):
+        S3Storage(bucket, "x", S3Server(endpoint, addressing="Virtual"))
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "addressing", "begin"),
+    [
+        (None, "Auto", "https://runs.s3.amazonaws.com/x"),
+        (None, "Path", "https://s3.eu-central-1.amazonaws.com/runs/x"),
+        ("https://oss.example", "Auto", "https://oss.example/runs/x"),
+        ("https://oss.example", "Virtual", "https://runs.oss.example/x"),
+        ("http://localhost:9000", "Virtual", "http://runs.localhost:9000/x"),
+    ],
+)
+def test_where_requests_name_the_bucket(endpoint: str | None, addressing: Addressing, begin: str) -> None:
+    keys = Credentials("me", "secret")
+    storage = S3Storage("runs", "x", S3Server(endpoint, "eu-central-1", keys, addressing=addressing))
+    for client in (storage._client, storage._data_client()):
+        url = client.generate_presigned_url("get_object", Params={"Bucket": "runs", "Key": "x"})
+        assert url.startswith(f"{begin}?")
