@@ -145,10 +145,11 @@ class Failure(Model):
     not finite: see nonFinite. Not set: never."""
     stall_timeout: StallTimeout = StallTimeout(auto=True)
     """How long a training that has begun may take no step, such as 20m; then the attempt fails as Stalled. It needs a
-    program with a Run, or one that shows its steps. Auto: at least 5m, and five times the usual pause between steps,
-    while the program uses hardly any processor; with several nodes, only on a node that has a rank which is the cause.
-    With a duration, also a program that computes counts as hanging: make it longer than any evaluation. "Off", in
-    quotes: never. Starts, restores, saves of a Run and waiting at the fence do not count."""
+    program with a Run, or one that shows its steps. Auto: at least 5m, and five times the usual pause between steps, in
+    which the program uses hardly any processor, and reads, writes and sends hardly anything; with several nodes, only
+    on a node that has a rank which is the cause. With a duration, also a program that works counts as hanging: make it
+    longer than any evaluation or save. "Off", in quotes: never. Starts, restores, saves of a Run and waiting at the
+    fence do not count."""
     slow_ranks: SlowRanks = SlowRanks()
     """What is done about a rank that works at least a third longer in each step than the others, which wait for it: see
     docs/how-to/bad-nodes.md."""

@@ -1,4 +1,4 @@
-"""How much memory this container has left, without the library: the same rules as `holdfast_train/memory.py`."""
+"""The memory of this container, without the library: what is left, by the same rules as `holdfast_train/memory.py`."""
 
 from __future__ import annotations
 
@@ -42,6 +42,18 @@ def killed_processes() -> int:
     for path in (GROUPS / "memory.events", GROUPS / "memory" / "memory.oom_control"):
         with suppress(OSError, KeyError):  # another version of control groups, or a kernel that does not count them
             return _numbers(path)["oom_kill"]
+    return 0
+
+
+def unwritten() -> int:
+    """Bytes of files in this container's memory that still have to reach a disk; 0 if that is not known."""
+    for path, names in (
+        (GROUPS / "memory.stat", ("file_dirty", "file_writeback")),
+        (GROUPS / "memory" / "memory.stat", ("total_dirty", "total_writeback")),
+    ):
+        with suppress(OSError, KeyError):  # another version of control groups
+            told = _numbers(path)
+            return sum(told[name] for name in names)
     return 0
 
 

@@ -3,7 +3,7 @@
 The launcher looks, not the operator and not the program: a deadlock or SIGSTOP also stops the threads that report, and
 an operator that is away is not a hang. Each rank writes its last step into the file `pulse-<rank>` beside its verdict.
 What a program without the library reports about its steps, the launcher itself writes into the file TOLD.
-What the ranks do is gathered before the program is ended (`hang`).
+A program that takes no step may still work (`work`). What the ranks do is gathered before it is ended (`hang`).
 Times are of the launcher's clock, so a program that is slow to write looks slow and not hung.
 """
 
@@ -21,15 +21,13 @@ from typing import NamedTuple
 from holdfast_protocol import settings, variables
 
 from .process_tree import descendants
+from .work import Work
 
 LOOK_SECONDS = 1.0  # between two looks
 AUTO_LEAST = 300.0  # seconds: shorter outages of a data source are no hang
 TIMES_P99, TIMES_LONGEST = 5.0, 2.0
 PAUSES_KEPT = 1000
-# Of one core, over the whole limit: a program that computes, loads or evaluates uses more. Its threads that only watch,
-# such as a tracker that samples the machine, use less, but not in each second.
-IDLE = 0.05
-PARTS = 100  # of the limit, for which the use is known
+PARTS = 100  # of the limit, for which the work is known
 TRAINING = "training"
 TOLD = "told-steps"  # a file beside the verdicts
 
@@ -44,16 +42,16 @@ class Rank(NamedTuple):
 class Pace:
     """Judges from look to look whether a training hangs. Pure: `now` is in seconds, of any clock that does not jump.
 
-    `limit`: seconds without a step; None for Auto. Auto learns the pauses between steps, and takes a program that uses
-    the processor for one that works: an evaluation may take longer than all steps before it. What counts is the use
-    in the last `limit` seconds together.
+    `limit`: seconds without a step; None for Auto. Auto learns the pauses between steps, and a program that works does
+    not hang: an evaluation or a save may take longer than all steps before it. What counts is the work in the last
+    `limit` seconds together.
     """
 
     def __init__(self, limit: float | None) -> None:
         self._limit = limit
         self._seen: Mapping[int, Rank] = {}
         self._changed_at = self._put_off_at = 0.0
-        self._used: deque[tuple[float, float]] = deque()  # when a part of the time ended, and processor time in it
+        self._worked: deque[tuple[float, float]] = deque()  # when a part of the time ended, and the work in it
         self._is_first = True  # no pause between two steps has begun
         self._pauses: deque[float] = deque(maxlen=PAUSES_KEPT)
 
@@ -67,11 +65,11 @@ class Pace:
         ordered = sorted(self._pauses)
         return max(AUTO_LEAST, TIMES_P99 * ordered[(len(ordered) - 1) * 99 // 100], TIMES_LONGEST * ordered[-1])
 
-    def look(self, ranks: Mapping[int, Rank], now: float, *, used: float) -> str:
-        """How the training hangs, in words; empty if it does not. `used`: processor time since the last look."""
+    def look(self, ranks: Mapping[int, Rank], now: float, *, worked: float) -> str:
+        """How the training hangs, in words; empty if it does not. `worked`: seconds since the last look, see `Work`."""
         limit = self.limit
         if self._limit is None:
-            self._note_use(now, used, limit or AUTO_LEAST)
+            self._note_work(now, worked, limit or AUTO_LEAST)
         if ranks != self._seen:
             self._learn(ranks, now)
             self._seen, self._changed_at = dict(ranks), now
@@ -79,7 +77,7 @@ class Pace:
         if not ranks or any(one.doing != TRAINING or one.step is None for one in ranks.values()):
             return ""
         since = self._changed_at if self._limit is not None else max(self._changed_at, self._put_off_at)
-        if limit is None or now - since <= limit or sum(spent for _, spent in self._used) > IDLE * limit:
+        if limit is None or now - since <= limit or sum(seconds for _, seconds in self._worked) > limit:
             return ""
         return _words(ranks, now - self._changed_at, limit, is_auto=self._limit is None)
 
@@ -87,13 +85,13 @@ class Pace:
         """Start over to wait for a step, or for the limit."""
         self._put_off_at = now
 
-    def _note_use(self, now: float, used: float, limit: float) -> None:
-        """Keep the use of the last `limit` seconds."""
-        if len(self._used) > 1 and now - self._used[-2][0] < limit / PARTS:
-            used += self._used.pop()[1]
-        self._used.append((now, used))
-        while self._used[0][0] < now - limit:
-            self._used.popleft()
+    def _note_work(self, now: float, worked: float, limit: float) -> None:
+        """Keep the work of the last `limit` seconds."""
+        if len(self._worked) > 1 and now - self._worked[-2][0] < limit / PARTS:
+            worked += self._worked.pop()[1]
+        self._worked.append((now, worked))
+        while self._worked[0][0] < now - limit:
+            self._worked.popleft()
 
     def _learn(self, ranks: Mapping[int, Rank], now: float) -> None:
         """A pause counts if all ranks trained before it and after it: a save is not a pause between steps."""
@@ -109,7 +107,7 @@ class Pace:
 def _words(ranks: Mapping[int, Rank], seconds: float, limit: float, *, is_auto: bool) -> str:
     steps = {rank: one.step or 0 for rank, one in ranks.items()}
     last = min(steps.values())
-    kind = f"Auto, {limit:.0f} s here, with hardly any use of a processor" if is_auto else f"{limit:g} s"
+    kind = f"Auto, {limit:.0f} s here, in which it computed and moved hardly anything" if is_auto else f"{limit:g} s"
     text = f"no step for {seconds:.0f} s after step {last} (failure.stallTimeout: {kind})"
     behind = [str(rank) for rank, step in sorted(steps.items()) if step == last]
     return text if len(set(steps.values())) == 1 else f"{text}; behind the others: rank {', '.join(behind)}"
@@ -133,16 +131,6 @@ def read_pulses(folder: str) -> dict[int, Rank]:
 def _read_pulse(path: Path) -> Rank:
     doing, step = path.read_text(encoding="utf-8").split()
     return Rank(doing, None if step == "-" else int(step))
-
-
-def processor_time(processes: list[int]) -> dict[int, float]:
-    """By process: the seconds of processor time that it has used."""
-    found = {}
-    for pid in processes:
-        with contextlib.suppress(OSError):  # the process has ended since
-            fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-            found[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return found
 
 
 class StallWatch:
@@ -176,13 +164,11 @@ class StallWatch:
             self._thread.join()
 
     def _run(self) -> None:
-        before: dict[int, float] = {}
+        work = Work()
         while self._folder and not self._over.wait(LOOK_SECONDS):
             ranks, now = read_pulses(self._folder), time.monotonic()
-            used = processor_time(descendants(os.getpid())) if ranks and self._is_auto else {}
-            spent = sum(seconds - before.get(pid, 0.0) for pid, seconds in used.items())
-            how = self._pace.look(ranks, now, used=spent)
-            before = used
+            worked = work.look(descendants(os.getpid())) if ranks and self._is_auto else 0.0
+            how = self._pace.look(ranks, now, worked=worked)
             if how:
                 if self._end(how, only_own=self._only_own):
                     return

@@ -21,12 +21,13 @@ from holdfast_train.pod import evidence
 from holdfast_train.pod.launcher import stall_watch
 from holdfast_train.pod.launcher.process_tree import descendants
 from holdfast_train.pod.launcher.stall_watch import AUTO_LEAST, Pace, Rank, read_pulses
+from holdfast_train.pod.launcher.work import Work
 from holdfast_train.pulse import Pulse
 from holdfast_train.storage.folder import FolderStorage
 
 
 def looks(pace: Pace, *seen: tuple[float, dict[int, Rank]], is_idle: bool = True) -> list[str]:
-    return [pace.look(ranks, now, used=0.0 if is_idle else 1e9) for now, ranks in seen]
+    return [pace.look(ranks, now, worked=0.0 if is_idle else 1e9) for now, ranks in seen]
 
 
 def at(*steps: int | None, doing: str = "training") -> dict[int, Rank]:
@@ -63,7 +64,7 @@ def test_auto_knows_nothing_before_a_pause_between_two_steps() -> None:
 
 
 # Breaks if a first evaluation, which takes longer than all steps before it, ends a good training.
-def test_auto_waits_while_a_processor_is_used() -> None:
+def test_auto_waits_while_the_program_works() -> None:
     pace = Pace(None)
     looks(pace, (0, at(1)), (1, at(2)), (2, at(3)))
     assert not any(looks(pace, (500, at(3)), (5000, at(3)), is_idle=False))
@@ -71,39 +72,39 @@ def test_auto_waits_while_a_processor_is_used() -> None:
     assert looks(pace, (5001 + AUTO_LEAST, at(3)))[0]
 
 
-def waiting(used: Callable[[int], float], seconds: int = 2000) -> int | None:
-    """After how many seconds without a step Auto says that a training hangs which uses `used(second)` of a core."""
+def waiting(worked: Callable[[int], float], seconds: int = 2000) -> int | None:
+    """After how many seconds without a step Auto says that a training hangs which works for `worked(second)`."""
     pace = Pace(None)
     looks(pace, (0, at(1)), (1, at(2)), (2, at(3)))
-    return next((second for second in range(seconds) if pace.look(at(3), 2.0 + second, used=used(second))), None)
+    return next((second for second in range(seconds) if pace.look(at(3), 2.0 + second, worked=worked(second))), None)
 
 
 # Breaks if threads that watch a program, such as those of a tracker, keep a hang from being noticed.
 def test_auto_ends_a_training_that_hangs_with_threads_that_watch_it() -> None:
-    assert waiting(lambda second: 0.4 if second % 15 == 0 else 0.002) == AUTO_LEAST + 1
+    assert waiting(lambda second: 8.0 if second % 15 == 0 else 0.04) == AUTO_LEAST + 1
 
 
 # Breaks if a program that works now and then is ended, or one that has worked long, and then hangs, is not.
-def test_auto_adds_up_what_a_program_uses() -> None:
-    assert waiting(lambda second: 1.0 if second % 15 == 0 else 0.0) is None
-    found = waiting(lambda second: float(second < 1000))
+def test_auto_adds_up_the_work_of_a_program() -> None:
+    assert waiting(lambda second: 20.0 if second % 15 == 0 else 0.0) is None
+    found = waiting(lambda second: 20.0 * (second < 1000))
     assert found is not None
     assert 1000 + 0.9 * AUTO_LEAST < found <= 1001 + AUTO_LEAST
 
 
 # Breaks if the memory of the launcher grows while it waits for hours.
-def test_what_a_program_uses_is_kept_in_parts() -> None:
+def test_the_work_of_a_program_is_kept_in_parts() -> None:
     pace = Pace(None)
     looks(pace, (0, at(1)), (1, at(2)), (20001, at(3)))
-    assert not any(pace.look(at(3), 20001.0 + second, used=0.06) for second in range(50_000))
-    assert len(pace._used) < 2 * stall_watch.PARTS
+    assert not any(pace.look(at(3), 20001.0 + second, worked=1.2) for second in range(50_000))
+    assert len(pace._worked) < 2 * stall_watch.PARTS
 
 
 # Breaks if, on one of several nodes, a program ends that waits for another node, or one that hangs later is not ended.
 def test_auto_on_several_nodes_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stall_watch, "AUTO_LEAST", 0.1)
     monkeypatch.setattr(stall_watch, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(stall_watch, "IDLE", 1e9)  # this process, and what else runs below it, counts as idle
+    monkeypatch.setattr(Work, "look", lambda *_: 0.0)  # this process, and what else runs below it, counts as idle
     asked: list[bool] = []
 
     def end(how: str, *, only_own: bool) -> bool:
@@ -208,3 +209,45 @@ def test_a_training_whose_evidence_cannot_be_read_is_ended(tmp_path: Path) -> No
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.startswith("9 no step for ")
     assert "the evidence of the hang is not complete: stacks-0" in done.stderr
+
+
+# A launcher with Auto that is quick, and a program that saves after three steps, as SAVE says.
+SAVING = """
+import sys
+from pathlib import Path
+from holdfast_train.pod.launcher import program, room, stall_watch, work
+stall_watch.LOOK_SECONDS, stall_watch.AUTO_LEAST = 0.02, 1.0
+room.GROUPS = work.NETWORK = Path("/nothing")  # what other programs on this machine write and send does not count
+save = '''
+import os, pathlib, sys, time
+folder = pathlib.Path(sys.argv[1])
+for step in (1, 2, 3):
+    (folder / "pulse-0").write_text(f"training {step}")
+    time.sleep(0.1)
+SAVE
+'''
+end = program.Program([sys.executable, "-c", save, sys.argv[1]], {"HOLDFAST_SETTINGS": '{"stall":{}}'}).run(sys.argv[1])
+print(end.code, end.stalled)
+"""
+SLOWLY = """
+with open(folder / "step_3.pt", "wb", buffering=0) as file:
+    for _ in range(40):
+        file.write(bytes(64 << 10))
+        time.sleep(0.1)
+"""
+INTO_NOTHING = """
+os.mkfifo(folder / "step_3.pt")
+reader = os.open(folder / "step_3.pt", os.O_RDONLY | os.O_NONBLOCK)
+with open(folder / "step_3.pt", "wb", buffering=0) as file:
+    while True:  # a signal ends one call, and nothing reads
+        file.write(bytes(64 << 20))
+"""
+
+
+# Breaks if a save onto a slow storage is ended as a hang, or if one onto a storage that takes nothing goes on for ever.
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs /proc")
+@pytest.mark.parametrize(("save", "found"), [(SLOWLY, "0 \n"), (INTO_NOTHING, "None no step for ")])
+def test_a_slow_save_is_not_a_hang(tmp_path: Path, save: str, found: str) -> None:
+    command = [sys.executable, "-c", SAVING.replace("SAVE", save), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.startswith(found), done.stdout + done.stderr

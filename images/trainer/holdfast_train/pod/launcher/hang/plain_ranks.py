@@ -19,7 +19,7 @@ from typing import Any
 from holdfast_protocol.rank_verdict import RankVerdict
 
 from ..process_tree import descendants, letter_of, runs, send
-from ..stall_watch import processor_time
+from ..work import processor_time
 
 ABORTED, MODULES = "Fatal Python error: Aborted", "Extension modules: "  # what faulthandler writes first, and last
 STACK_SECONDS = 3.0  # for one rank to write its stacks and end,
