@@ -281,6 +281,7 @@ def test_the_way_to_the_storage_is_also_the_way_to_the_keys_of_an_identity(
 ) -> None:
     monkeypatch.setenv("AWS_CA_BUNDLE", "/nonexistent")
     monkeypatch.setenv("HTTPS_PROXY", "http://other:3128")
+    monkeypatch.setenv("AWS_RETRY_MODE", "adaptive")  # it would slow down what the store has slowed down already
     ca = Pki(tmp_path).cert
     named = S3Server(None, "eu-central-1", ca=str(ca), proxy="http://proxy:3128")
     for server, verify, proxy in ((named, str(ca), "http://proxy:3128"), (S3Server(None, "eu-central-1"), True, None)):
@@ -288,6 +289,7 @@ def test_the_way_to_the_storage_is_also_the_way_to_the_keys_of_an_identity(
         asked = storage._session.client("sts", region_name="eu-central-1")._endpoint.http_session
         found = asked._proxy_config.proxy_url_for("https://sts.eu-central-1.amazonaws.com")
         assert (asked._verify, found) == (verify, proxy)
+        assert storage._client.meta.config.retries["mode"] == "standard"
 
 
 @pytest.mark.parametrize("code", ["SecondLevelDomainForbidden", "PathStyleDomainForbidden"])
