@@ -232,8 +232,10 @@ def test_namespace_with_restricted_pod_security(
 def test_missing_profile_is_waited_for(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
-    """Breaks if a profile that comes after its jobs is not noticed, or the job does not say what it misses."""
-    manifest = job_manifest(cluster, namespace, "job", [], QUICK, goal=SHORT)
+    """Breaks if a profile that comes after its jobs is not noticed, if the job does not say what it misses, or if an
+    attempt ends because the profile is deleted.
+    """
+    manifest = job_manifest(cluster, namespace, "job", [], stub("--step-seconds", 0.05), goal={"steps": 120})
     manifest["spec"]["capacity"] = {"profile": namespace}
     apply(cluster, s3_secret(cluster), namespace=namespace)
     apply(cluster, manifest)
@@ -243,9 +245,12 @@ def test_missing_profile_is_waited_for(
     profile = {"apiVersion": "holdfast.dev/v1alpha1", "kind": "CapacityProfile", "metadata": {"name": namespace}}
     try:
         apply(cluster, {**profile, "spec": {"tiers": [calm_pool.tier("cpu")]}})
-        done = job.wait_phase("Completed", "Failed")
+        job.wait_step(5)
     finally:
         delete(cluster, f"capacityprofile/{namespace}")
+    told = job.wait("what is gone", lambda s: any(one["type"] == "SettingsPending" for one in s["conditions"]))
+    assert condition(told, "SettingsPending")["reason"] == "ProfileNotFound"
+    done = job.wait_phase("Completed", "Failed")
     assert (done["phase"], done["attempt"]) == ("Completed", 1)
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from tests.model.things import Pod
 from tests.model.world import ConflictError, World
-from tests.support.decisions.snapshots import CONFIG, stored
+from tests.support.decisions.snapshots import CONFIG, profile, stored
 
 from holdfast.api.model import merge_patch
 from holdfast.core.decide import decide
@@ -51,6 +51,7 @@ class Operator:
     def sync_jobs(self) -> None:
         """The watch of jobs has caught up."""
         self.jobs = {name: job.view() for name, job in self.world.jobs.items()}
+        self.profile = profile(*self.world.profile) if self.world.profile else None
 
     def sync_pods(self) -> None:
         """The watch of pods has caught up."""
@@ -81,6 +82,7 @@ class Operator:
             pods=pods,
             cluster=self.cluster,
             reports=self.reports.of(pod.uid for pod in pods),
+            profile=self.profile if self.jobs[name].spec.capacity.profile else None,
             refusal=self.refusals.get(name),
             inspections=self.inspections,
             listening_since=self.since,

@@ -15,6 +15,7 @@ from tests.model.world import World
 from tests.support.decisions import ledger_replay
 from tests.support.decisions.liveness import check_alive
 from tests.support.decisions.snapshots import PRICES, TIERS, stored, verdict
+from tests.support.decisions.tiers_in_use import check_tier_in_use
 from tests.support.decisions.truth import check_truth
 
 from holdfast.api import names
@@ -36,6 +37,7 @@ POLICIES: tuple[dict[str, str], ...] = (  # of job lib; at some 10 steps a secon
 JOBS = st.sampled_from(("lib", "plain"))
 EVERYTHING = 99
 WRITES = st.sampled_from((EVERYTHING, EVERYTHING, EVERYTHING, 0, 1, 2))
+OTHER_PODS = {"tolerations": [{"key": "new", "operator": "Exists"}]}
 TAINT = "aws-node-termination-handler/spot-itn"
 REFUSALS = (
     Refusal(0, World().now, 403, "Forbidden", "exceeded quota: gpus"),
@@ -47,10 +49,11 @@ REFUSALS = (
 class Jobs(RuleBasedStateMachine):
     """What can happen."""
 
-    @initialize(days=st.sampled_from((0, 2, 2, 2)), policy=st.sampled_from(POLICIES))
-    def begin(self, days: int, policy: dict[str, str]) -> None:
+    @initialize(days=st.sampled_from((0, 2, 2, 2)), policy=st.sampled_from(POLICIES), profile=st.booleans())
+    def begin(self, days: int, policy: dict[str, str], profile: bool) -> None:
         self.policy = policy
-        changes = {"capacity": {"tiers": list(TIERS), **policy}, "goal": {"steps": 10**5}} if policy else {}
+        capacity = {"profile": "grid"} if profile else {"tiers": list(TIERS)}
+        changes = {"capacity": {**capacity, **policy}, **({"goal": {"steps": 10**5}} if policy else {})}
         self.world = World(**changes)
         self.operator = Operator(self.world)
         for _ in range(days):
@@ -260,9 +263,15 @@ class Jobs(RuleBasedStateMachine):
         if found := self.world.jobs.get(job):
             self._edit(job, checkpoint={**found.spec["checkpoint"], "every": every})
 
-    @rule(job=JOBS, keep=st.sampled_from(((0, 1, 2), (0, 2), (1, 2))))
-    def edit_the_grid(self, job: str, keep: tuple[int, ...]) -> None:
-        self._edit(job, capacity={"tiers": [TIERS[i] for i in keep], **(self.policy if job == "lib" else {})})
+    @rule(job=JOBS, keep=st.sampled_from(((0, 1, 2), (0, 2), (1, 2), ())), changed=st.booleans())
+    def edit_the_grid(self, job: str, keep: tuple[int, ...], changed: bool) -> None:
+        """Tiers vanish, come back, or their pods are made otherwise; a profile may be deleted."""
+        tiers = [{**TIERS[i], **(OTHER_PODS if changed else {})} for i in keep]
+        found = self.world.jobs.get(job)
+        if found and "profile" in found.spec["capacity"]:
+            self.world.profile = tiers
+        elif tiers:
+            self._edit(job, capacity={"tiers": tiers, **(self.policy if job == "lib" else {})})
 
     @rule(job=JOBS, tier=st.sampled_from(("", "cpu", "dedicated", "nowhere")), kind=st.booleans())
     def ask(self, job: str, tier: str, kind: bool) -> None:
@@ -301,6 +310,7 @@ class Jobs(RuleBasedStateMachine):
             check_alive(given := self.operator.snapshot(name), first := self.operator.decide(name))
             self._check_program(given, first)
             check_truth(given, first.status)
+            check_tier_in_use(given, first.status)
             if first.trace == ("first pod",):
                 assert first.status == job.status
                 continue

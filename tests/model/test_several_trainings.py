@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.support.decisions.gang_world import GangWorld
 from tests.support.decisions.liveness import check_alive
 from tests.support.decisions.snapshots import TIERS, node
+from tests.support.decisions.tiers_in_use import check_tier_in_use
 from tests.support.decisions.truth import check_truth
 
 from holdfast.api.attempt import AttemptState
@@ -28,6 +29,7 @@ from holdfast.core.observe.room import Room
 
 SPOT = {**TIERS[0], "acquireTimeout": "60s"}
 DEDICATED = {**TIERS[1], "acquireTimeout": "60s"}
+OTHER_PODS = {"tolerations": [{"key": "new", "operator": "Exists"}]}
 LONGEST = timedelta(seconds=70)  # for which a part may be held: the acquireTimeout, and the time of a round
 RULES = {"maxFailures": 100, "maxFruitless": 1000}
 SIZES = (3, 3, 2)
@@ -56,12 +58,14 @@ class SeveralTrainings(RuleBasedStateMachine):
     def begin(self, both: bool, fixed: bool, order: list[int]) -> None:
         """The cluster has four Spot nodes and two dedicated ones. The order is that of the names."""
         self.all: list[Training] = []
+        self.capacities: list[dict[str, Any]] = []
         seen = {"observation": "Free"} if fixed else {}
         for number, size in enumerate(SIZES):
             tiers = [SPOT | seen, DEDICATED | seen] if both and number == 1 else [SPOT | seen]
             spec: dict[str, Any] = {"capacity": {"tiers": tiers}, "failure": RULES, "activeDeadline": "365d"}
             namespace = "other" if number == 2 else "vision"
             before = self.all[0] if self.all else None
+            self.capacities.append(spec["capacity"])
             self.all.append(Training(size, spec, f"job{order[number]}", namespace, before))
         self.here = self.all[0]
         self.here.free.clear()
@@ -89,6 +93,7 @@ class SeveralTrainings(RuleBasedStateMachine):
         one.lagging = True
         check_alive(given, one.decide(writes))
         check_truth(given, one.last.status)
+        check_tier_in_use(given, one.last.status)
         again = decide(replace(given, job=one.job, refusal=None))
         assert again.trace == (), f"a second decision changes something: {again.trace}"
         one.lagging = False
@@ -157,6 +162,13 @@ class SeveralTrainings(RuleBasedStateMachine):
         if one.trains():
             one.fail(rank)
 
+    @rule(which=WHICH, what=st.sampled_from(("remove", "change", "restore")))
+    def edit_tiers(self, which: int, what: str) -> None:
+        """A person removes the tier that the training uses, changes what its pods are made from, or takes that back."""
+        before = self.capacities[which]
+        tiers = {"remove": [DEDICATED], "change": [{**one, **OTHER_PODS} for one in before["tiers"]]}
+        self.all[which].edit(capacity={"tiers": tiers.get(what, before["tiers"])})
+
     @rule(which=WHICH)
     def delete(self, which: int) -> None:
         """The job is deleted while it holds what it holds; another job takes its place."""
@@ -182,6 +194,8 @@ class SeveralTrainings(RuleBasedStateMachine):
         self.here.free.clear()
         for number in range(NODES):
             self.add(f"fresh{number}", "spot")
+        for which in range(len(self.all)):
+            self.edit_tiers(which, "restore")
         orders = list(permutations(self.all))
         for number in range(ROUNDS):
             self.here.now += timedelta(seconds=(3, 20, 61, 300)[number % 4])

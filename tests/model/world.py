@@ -36,6 +36,7 @@ class World:
         self.pods: dict[str, Pod] = {}
         self.zombies: list[Pod] = []  # processes whose pod object is gone
         self.nodes: dict[str, Node] = {}
+        self.profile: list[dict[str, Any]] = list(TIERS)  # the tiers of profile grid; it does not exist without any
         self.refusing: Refusal | None = None
         self.count = 0
         self.goal = 10**6  # more steps than there are before `heal`
@@ -290,6 +291,7 @@ class World:
     def heal(self) -> None:
         """Every fault is over: each tier has ready nodes, nothing is refused."""
         self.refusing, self.goal = None, max((500, *(job.saved for job in self.jobs.values())))
+        self.profile = self.profile or list(TIERS)
         for pod in (*self.pods.values(), *self.zombies):
             pod.stuck = False
         for name in [name for name, node in self.nodes.items() if node.taints]:

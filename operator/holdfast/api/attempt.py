@@ -202,7 +202,8 @@ class Attempt(Model):
     state: AttemptState
     """State of the attempt."""
     tier: ProfileTier
-    """The tier as it was when the attempt was decided. Changes of the grid do not affect a running attempt."""
+    """The tier as it was when the attempt was decided. Changes of the grid, but for the price, do not affect an attempt
+    that has its nodes, and on several nodes the next attempts keep the tier while they take over pods."""
     raised_at: Time
     """When the attempt was decided, before it had any pod."""
     made_from: Annotated[tuple[FieldDigest, ...], Field(max_length=MAX_FIELDS), KeyedBy("field")] = ()

@@ -53,7 +53,16 @@ def pods_hash(fields: Iterable[FieldDigest], grid: Iterable[ProfileTier]) -> str
 
 def for_pods(tier: ProfileTier) -> ProfileTier:
     """The tier without the fields that make no difference to a pod."""
-    return tier.model_copy(update={"price_per_node_hour": None, "pace": None, "observation": None})
+    same = {"price_per_node_hour": None, "pace": None, "observation": None, "acquire_timeout": None}
+    return tier.model_copy(update=same)
+
+
+def tier_changes(runs: ProfileTier, says: ProfileTier) -> tuple[str, ...]:
+    """The names of the fields with which a pod on the tier `runs` is made otherwise than on `says`, sorted."""
+    if runs == says:
+        return ()
+    was, now = dict(_named(for_pods(runs))), dict(_named(for_pods(says)))
+    return tuple(sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name)))
 
 
 def changed_fields(attempt: Attempt, spec: TrainingJobSpec) -> tuple[str, ...]:
@@ -88,10 +97,16 @@ def _made_from(trainer: Trainer, checkpoint: Checkpoint, goal: Goal, progress: P
 
 def _fields(path: str, model: Model, only: Iterable[str] = ()) -> Iterator[tuple[str, Any]]:
     """The fields of a model that are not at their defaults, by path, in their canonical form."""
-    aliases = {name: field.alias or name for name, field in type(model).model_fields.items()}
+    for name, value in _named(model):
+        if not only or name in only:
+            yield f"{path}.{name}", value
+
+
+def _named(model: Model) -> Iterator[tuple[str, Any]]:
+    """The fields of a model that are not at their defaults, by the names that people write, in their canonical form."""
+    fields = type(model).model_fields
     for name, value in canonical(model).items():
-        if not only or aliases[name] in only:
-            yield f"{path}.{aliases[name]}", value
+        yield fields[name].alias or name, value
 
 
 def _digest(value: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.support.decisions.snapshots import CONFIG, FULL, NOW, job, node, stored, verdict
 
+from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.decide import decide
 from holdfast.core.decision import CreatePod, Decision, DeletePod, ReleasePod, WorldOrder
@@ -57,13 +58,12 @@ class GangWorld:
     beside: "GangWorld | None" = None  # another training in the same cluster, with the same clock
     imports: tuple[str, ...] = ()  # libraries that its launchers have told
     fenced: bool = True  # the program uses Holdfast's checkpoints
+    profile: CapacityProfile | None = None
+    job: TrainingJob = field(init=False)
 
     def __post_init__(self) -> None:
         self.clock = self.beside.clock if self.beside else Clock()
-        trainer = {"image": "registry.example/train:1", "command": ["python3", "train.py"], "nodes": self.size}
-        uid = "u-job" if self.name == "vit" else f"u-{self.name}"
-        meta = {"name": self.name, "namespace": self.namespace, "uid": uid}
-        self.job = job(**{"trainer": trainer, **self.spec}, meta=meta)
+        self.edit()
         self.pods: dict[str, PodView] = {}
         self.launchers: dict[str, Launcher] = {}
         self.nodes: dict[str, NodeView] = {}
@@ -128,8 +128,16 @@ class GangWorld:
         return Snapshot(
             now=self.now, job=self.job, pods=tuple(self.pods.values()), cluster=ClusterView(self.nodes.values()),
             reports=dict(self.reports), members=members, refusal=self.refusal, config=CONFIG, listening_since=NOW,
-            others=self.room(),
+            others=self.room(), profile=self.profile,
         )  # fmt: skip
+
+    def edit(self, **changes: Any) -> None:
+        """A person changes fields of the spec."""
+        self.spec = {**self.spec, **changes}
+        trainer = {"image": "registry.example/train:1", "command": ["python3", "train.py"], "nodes": self.size}
+        uid = "u-job" if self.name == "vit" else f"u-{self.name}"
+        meta = {"name": self.name, "namespace": self.namespace, "uid": uid}
+        self.job = job(self.status if hasattr(self, "job") else None, **{"trainer": trainer, **self.spec}, meta=meta)
 
     def decide(self, writes: int | None = None) -> Decision:
         """One decision, carried out; with `writes`, the operator dies after so many actions."""

@@ -62,9 +62,10 @@ def test_a_tier_with_its_own_number_of_accelerators_is_shared_by_that_number():
 def test_an_attempt_on_the_tier_knows_its_number_and_takes_only_such_nodes(has: int, granted: bool):
     four = tier().model_copy(update={"accelerators_per_node": 4})
     intended = attempt(2, AttemptState.INTENDED, tier=four)
-    made = settled(snapshot(job(status(intended)))).status.current
+    grid = {"tiers": [{**TIERS[0], "acceleratorsPerNode": 4}]}
+    made = settled(snapshot(job(status(intended), capacity=grid))).status.current
     assert made is not None and made.accelerators == 4
     waits = attempt(state=AttemptState.ACQUIRING, tier=four, accelerators=4)
     seen_pod = placed(requests={"nvidia.com/gpu": str(has)})
-    found = settled(snapshot(job(status(waits)), seen_pod, cluster=nodes())).status.current
+    found = settled(snapshot(job(status(waits), capacity=grid), seen_pod, cluster=nodes())).status.current
     assert found is not None and found.pods[0].granted is granted

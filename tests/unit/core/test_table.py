@@ -33,6 +33,7 @@ from tests.unit.core.table import (
     row_cases,
     slow_rank_cases,
     successor_cases,
+    tier_cases,
 )
 from tests.unit.core.table.row_cases import FENCED, RUNNING, asked, outcome, told
 
@@ -54,6 +55,7 @@ CASES = (
     *gang_fault_cases.CASES,
     *slow_rank_cases.CASES,
     *edit_cases.CASES,
+    *tier_cases.CASES,
 )
 ROWS = (*TABLE, *SUCCESSOR_TABLE)
 

@@ -72,6 +72,7 @@ def says_now(found: Reasons) -> RenderableType:
     lines = [Text.assemble((answer.policy, "bold"), f"{instead}: {choice.reason}")]
     if answer.missing:
         lines.append(Text(f"{answer.missing.message}; until then tiers are tried in their order", style="yellow"))
+    lines += [Text(text, style="yellow") for text in found.pending]
     if found.nodes is None:
         lines.append(Text(UNSEEN, style="yellow"))
     lines.append(Text(_again(found, answer), style="dim"))
@@ -233,7 +234,8 @@ def _name(found: Reasons, view: TierView) -> Text:
     wanted = answer is not None and answer.choice.tier == view.name
     watched = answer is not None and answer.probe == view.name
     sign = HERE if here else WANTED if wanted else WATCHED if watched else " "
-    return Text(f"{sign} {view.name}", style="bold" if here or wanted else "")
+    removed = "" if any(tier.name == view.name for tier in found.grid) else " (removed)"
+    return Text(f"{sign} {view.name}{removed}", style="bold" if here or wanted else "")
 
 
 def _legend(found: Reasons) -> Text:

@@ -14,7 +14,7 @@ from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.api.profile import ProfileTier
 from holdfast.core.attempt.delays import CREATION, backoff, spread
 from holdfast.core.books import ledger
-from holdfast.core.capacity.grid import acquire_timeout
+from holdfast.core.capacity.grid import acquire_timeout, may_get_pods, offers
 from holdfast.core.capacity.knowledge import find, observation_of
 from holdfast.core.draft import Draft, Role
 from holdfast.core.observe.members import inherited, pods_by_rank
@@ -88,6 +88,8 @@ def waiting_for(draft: Draft) -> str | None:
     turn = take_turn(draft, Role.CURRENT)
     if turn is None or turn.attempt.state is not AttemptState.INTENDED or turn.attempt.waits_since is None:
         return None
+    if not may_get_pods(draft.snapshot.grid, turn.attempt):
+        return None  # it waits for a grid
     if (lack := lack_of_room(draft, turn.attempt)) is None:
         return None
     fixed, uid = is_fixed(draft, turn.attempt.tier), draft.snapshot.job.metadata.uid
@@ -203,7 +205,9 @@ def gives_part_back(turn: Turn) -> bool:
     draft, attempt = turn.draft, turn.attempt
     if part_of(draft, attempt) is None:
         return False
-    return not inherited(attempt) or len(draft.snapshot.grid) > 1 or _is_wanted(draft, attempt)
+    grid = draft.snapshot.grid
+    other = len(grid) > 1 or not offers(grid, attempt.tier)
+    return not inherited(attempt) or other or _is_wanted(draft, attempt)
 
 
 def _is_wanted(draft: Draft, attempt: Attempt) -> bool:

@@ -99,16 +99,19 @@ def drain_to_move(turn: Turn, tier_name: str | None, node: str | None) -> None:
 
 
 def intend_successor(draft: Draft, *, tier_name: str | None = None, avoid: tuple[str, ...] = ()) -> None:
-    """Raise the number of the attempt that follows the current one; its pod waits until that one is over."""
-    tiers = draft.snapshot.grid
-    if draft.status.successor or not tiers or pause_reason(draft):
+    """Raise the number of the attempt that follows the current one; its pod waits until that one is over.
+
+    If pods of the current one go on, the tier is theirs, as they were made.
+    """
+    tiers, current = draft.snapshot.grid, draft.status.current
+    if draft.status.successor or pause_reason(draft):
         return
-    tier, keep = find_tier(tiers, tier_name or ""), dict[int, int]()
-    if (current := draft.status.current) and tier_name is None:
-        keep = survivors(draft, current, draft.situation(), avoid)
-        tier = find_tier(tiers, current.tier.name) if keep else None
-    chosen = tier or tier_to_start(draft, avoid)
-    draft.set(successor=draft.raise_attempt(chosen, avoid=avoid, keep=keep if tier else None))
+    keep = survivors(draft, current, draft.situation(), avoid) if current and tier_name is None else {}
+    if current and keep:
+        draft.set(successor=draft.raise_attempt(current.tier, avoid=avoid, keep=keep))
+    elif tiers:
+        tier = find_tier(tiers, tier_name or "") or tier_to_start(draft, avoid)
+        draft.set(successor=draft.raise_attempt(tier, avoid=avoid))
 
 
 def redirect(draft: Draft, tier: ProfileTier) -> None:

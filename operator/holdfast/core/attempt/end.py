@@ -28,8 +28,8 @@ from holdfast.core.attempt.why_ended import MESSAGE_LIMIT, End, saved_last_step
 from holdfast.core.books.history import append
 from holdfast.core.books.ledger import charge, hold, node_hours
 from holdfast.core.capacity import knowledge
-from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft, Role
+from holdfast.core.made_from import tier_changes
 from holdfast.core.observe.members import groups_of, inherited
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.start_trouble import find_start_trouble
@@ -111,10 +111,11 @@ def try_other_tier(turn: Turn, other: ProfileTier) -> None:
     # A node is avoided until every tier was tried once: it may be the only one that there is.
     tried_all = other.name == (grid[0].name if in_order(draft) else attempt.tier.name)
     removed = reason is EndReason.TIER_REMOVED
+    tried_all = tried_all and not removed
     times = attempt.given_back + int(gives_part_back(turn))
     pause = pause_after_giving_back(draft, attempt, times) if times > attempt.given_back else None
     _close(turn, End(EndKind.STOPPED, reason, why))
-    avoid = attempt.avoid_nodes if removed or not tried_all else ()
+    avoid = () if tried_all else attempt.avoid_nodes
     retry_at = draft.now + pause if pause else attempt.retry_at if removed else None
     raised = draft.raise_attempt(other, retry_at=retry_at, avoid=avoid, any_node=tried_all)
     draft.set(current=raised.model_copy(update={"given_back": times}))
@@ -164,7 +165,7 @@ def end_attempt(
 def _go_on(turn: Turn, *, delay: timedelta | None = None, avoid: tuple[str, ...] = ()) -> None:
     """Make the successor current, or intend a new attempt on the policy's tier; neither if the job must pause.
 
-    With several nodes, the next attempt on the same tier takes over the pods that can go on.
+    With several nodes, the next attempt takes over the pods that can go on, with their tier as they were made.
     """
     draft, after = turn.draft, turn.attempt
     if reason := pause_reason(draft):
@@ -183,16 +184,15 @@ def _go_on(turn: Turn, *, delay: timedelta | None = None, avoid: tuple[str, ...]
         merged = with_others_left(draft, (*successor.avoid_nodes, *avoid), there)
         changes: dict[str, object] = {"retry_at": retry_at, "avoid_nodes": merged}
         if successor.nodes > 1:
-            kept = kept if successor.tier.name == after.tier.name else {}
+            kept = {} if tier_changes(after.tier, successor.tier) else kept
             born = {**dict.fromkeys(range(successor.nodes), successor.number), **kept}
             changes |= {"members": groups_of(born, successor.number), "inherited_at": draft.now if kept else None}
         draft.set(current=successor.model_copy(update=changes), successor=None)
-    elif draft.snapshot.grid:
-        same = find_tier(draft.snapshot.grid, after.tier.name) if kept else None
-        avoid = with_others_left(draft, avoid, there, only=same)
-        tier = same or tier_to_start(draft, avoid)
-        raised = draft.raise_attempt(tier, retry_at=retry_at, avoid=avoid, keep=kept if same else None)
-        draft.set(current=raised.model_copy(update={"inherited_at": draft.now}) if same else raised)
+    elif kept or draft.snapshot.grid:
+        avoid = with_others_left(draft, avoid, there, only=after.tier if kept else None)
+        tier = after.tier if kept else tier_to_start(draft, avoid)
+        raised = draft.raise_attempt(tier, retry_at=retry_at, avoid=avoid, keep=kept)
+        draft.set(current=raised.model_copy(update={"inherited_at": draft.now}) if kept else raised)
     if delay and draft.status.current:
         ended = draft.status.history[-1].reason
         draft.explain("Wait", f"attempt {after.number} ended ({ended}); the next starts in {format_duration(delay)}")
@@ -305,7 +305,9 @@ def _count_interruption(turn: Turn, end: End, *, progressed: bool) -> None:
 def _leave_resting_tier(draft: Draft) -> None:
     """Send a successor that has no pod yet to another tier if the interruption has shown that its tier must rest."""
     successor = draft.status.successor
-    if successor and successor.state is AttemptState.INTENDED and not may_begin_on(draft, successor.tier):
+    if successor is None or successor.state is not AttemptState.INTENDED or not draft.snapshot.grid:
+        return
+    if not may_begin_on(draft, successor.tier):
         tier = tier_to_start(draft, successor.avoid_nodes)
         draft.set(successor=successor.model_copy(update={"tier": tier}))
 

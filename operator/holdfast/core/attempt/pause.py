@@ -41,7 +41,9 @@ def pause_message(draft: Draft) -> str:
 def pause_until_corrected(draft: Draft, attempt: Attempt, reason: str, message: str) -> None:
     """Pause the job: `attempt` ended in a way in which every attempt would end whose pods are made from the same."""
     used = [attempt.tier if tier.name == attempt.tier.name else tier for tier in draft.snapshot.grid]
-    pods = pods_hash(attempt.made_from, used)  # its tier may have been corrected since
+    if used and attempt.tier not in used:
+        used.append(attempt.tier)  # its tier may have been corrected since, or removed
+    pods = pods_hash(attempt.made_from, used)
     found = Misconfigured(reason=reason, message=message, tier=attempt.tier.name, pods=pods, at=draft.now)
     draft.set(misconfigured=found)
 
@@ -64,7 +66,7 @@ def try_again(draft: Draft) -> None:
 
 def budget_forecast(draft: Draft) -> BudgetForecast | None:
     """What the budget allows on the tier that the job is on, or is to go to; None without a budget."""
-    if draft.snapshot.job.spec.capacity.budget is None or not draft.snapshot.grid:
+    if draft.snapshot.job.spec.capacity.budget is None:
         return None
     return draft.memo("budget", lambda: _forecast(draft))
 
@@ -78,8 +80,10 @@ def costs_so_far(draft: Draft) -> Ledger:
 
 def _forecast(draft: Draft) -> BudgetForecast | None:
     spec, config = draft.snapshot.job.spec, draft.snapshot.config
-    answer, tier, successor = placement.ask(draft), _tier(draft), draft.status.successor
-    if answer is None or spec.capacity.budget is None or (seen := placement.view_of(answer, tier.name)) is None:
+    answer, successor = placement.ask(draft), draft.status.successor
+    if answer is None or spec.capacity.budget is None:
+        return None
+    if (seen := placement.view_of(answer, _tier(draft).name)) is None:
         return None
     beside = Decimal(0)
     if successor and (price := successor.tier.price_per_node_hour):

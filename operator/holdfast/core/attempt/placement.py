@@ -11,32 +11,28 @@ from holdfast.api.attempt import Attempt, AttemptState, EndReason
 from holdfast.api.profile import ProfileTier
 from holdfast.core.attempt.all_or_none import HOSTNAME, gives_part_back, part_of
 from holdfast.core.capacity.choose import Answer, choose
-from holdfast.core.capacity.grid import find_tier, next_tier
+from holdfast.core.capacity.grid import find_tier, next_tier, offers, with_tier_in_use
 from holdfast.core.capacity.knowledge import find, observation_of, resting
 from holdfast.core.capacity.policy_input import TierView
 from holdfast.core.capacity.safety_net import find_net
 from holdfast.core.capacity.spells import patience
 from holdfast.core.draft import Draft
+from holdfast.core.observe.members import inherited
 from holdfast.core.observe.usable_nodes import why_unusable
 from holdfast.core.turn import Turn
 
 
 def ask(draft: Draft, shut: frozenset[str] = frozenset()) -> Answer | None:
-    """The answer of the job's policy to the state in the draft; None if the grid is empty.
+    """The answer of the job's policy to the state in the draft; None if there is no tier.
 
-    The tier of an attempt that trains counts even if it was removed from the grid: the attempt keeps it. The tiers
+    The tier of an attempt that has nodes counts even if it was removed from the grid: the attempt keeps it. The tiers
     named in `shut` are out for the attempt that is asked for.
     """
-    if not draft.snapshot.grid:
+    tiers = with_tier_in_use(draft.snapshot.grid, draft.status.current)
+    if not tiers:
         return None
-    return draft.memo(" ".join(("policy", *sorted(shut))), lambda: _ask(draft, shut))
-
-
-def _ask(draft: Draft, shut: frozenset[str]) -> Answer:
-    tiers, current = draft.snapshot.grid, draft.status.current
-    if current and current.state in _ON_NODE and find_tier(tiers, current.tier.name) is None:
-        tiers = (current.tier, *tiers)
-    return choose(draft.snapshot, draft.status, tiers, shut)
+    name = " ".join(("policy", *sorted(shut)))
+    return draft.memo(name, lambda: choose(draft.snapshot, draft.status, tiers, shut))
 
 
 def in_order(draft: Draft) -> bool:
@@ -64,14 +60,17 @@ def idle_room(draft: Draft) -> timedelta:
 # --- nodes that an attempt avoids -------------------------------------------------------------------------------------
 
 
-def shut_tiers(draft: Draft, avoid: Iterable[str], own: Iterable[str | None] = ()) -> frozenset[str]:
+def shut_tiers(
+    draft: Draft, avoid: Iterable[str], own: Iterable[str | None] = (), only: ProfileTier | None = None
+) -> frozenset[str]:
     """The names of the tiers that cannot give all nodes to an attempt which must not use the nodes in `avoid`.
 
     Without these nodes too few usable ones are left, and no autoscaler brings another one. `own`: nodes on which pods
-    of the attempt go on.
+    of the attempt go on; `only`: the tier on which they do, if no tier of the grid is tried.
     """
     avoided, kept = frozenset(avoid), frozenset(own)
-    return frozenset(tier.name for tier in draft.snapshot.grid if avoided and _is_shut(draft, tier, avoided, kept))
+    tiers = (only,) if only else draft.snapshot.grid
+    return frozenset(tier.name for tier in tiers if avoided and _is_shut(draft, tier, avoided, kept))
 
 
 def _is_shut(draft: Draft, tier: ProfileTier, avoid: frozenset[str], own: frozenset[str | None]) -> bool:
@@ -93,14 +92,13 @@ def with_others_left(
 ) -> tuple[str, ...]:
     """The nodes of `avoid`; none of them if no tier can give enough others: then waiting for others helps nobody.
 
-    `own`: nodes on which pods of the attempt go on; `only`: the tier that they are on, if no other tier is tried. A
-    node that a person asked to leave stays avoided.
+    `own`, `only`: as in `shut_tiers`. A node that a person asked to leave stays avoided.
     """
     avoided, last = tuple(dict.fromkeys(avoid)), draft.status.history[-1:]
     if any(record.reason == EndReason.MOVE_REQUESTED for record in last):
         return avoided
     tiers = {only.name} if only else {tier.name for tier in draft.snapshot.grid}
-    return () if tiers <= shut_tiers(draft, avoided, own) else avoided
+    return () if tiers <= shut_tiers(draft, avoided, own, only) else avoided
 
 
 def only_avoided_left(turn: Turn) -> bool:
@@ -111,7 +109,8 @@ def only_avoided_left(turn: Turn) -> bool:
     if not any(n and labels <= n.labels.items() and not why_unusable(n, attempt.tier.tolerations) for n in nodes):
         return False
     there = [one.pod.node for one in turn.situation.members if one.pod and one.pod.node]
-    return not with_others_left(draft, attempt.avoid_nodes, there)
+    only = attempt.tier if inherited(attempt) or not draft.snapshot.grid else None
+    return not with_others_left(draft, attempt.avoid_nodes, there, only)
 
 
 # --- a new attempt ----------------------------------------------------------------------------------------------------
@@ -136,14 +135,20 @@ def may_begin_on(draft: Draft, tier: ProfileTier) -> bool:
 
 
 def other_tier(turn: Turn) -> ProfileTier | None:
-    """The tier to try instead if acquireTimeout is over, the policy says so, or its tier can give it no node."""
+    """The tier to try instead if acquireTimeout is over, the policy says so, or its tier can give it no node.
+
+    If its tier was changed or removed since, it is one of the grid as it is now, unless pods that it took over go on:
+    then the rest of the pods has its time.
+    """
     draft, attempt = turn.draft, turn.attempt
     tiers, shut = draft.snapshot.grid, shut_tiers(draft, attempt.avoid_nodes)
     if not tiers or draft.snapshot.namespace_closed:
         return None
-    hopeless = find_tier(tiers, attempt.tier.name) is None
+    if not offers(tiers, attempt.tier):
+        waits = inherited(attempt) and not _had_its_time(turn, len(tiers))
+        return None if waits else tier_to_start(draft, attempt.avoid_nodes)
     if (answer := _policy_answer(draft, shut)) is None:
-        if hopeless or _had_its_time(turn, len(tiers)):
+        if _had_its_time(turn, len(tiers)):
             return next_tier(tiers, attempt.tier.name, shut)
         return _open_tier(tiers, attempt.tier.name, shut)
     draft.wake_in(answer.choice.again_within)
@@ -153,7 +158,7 @@ def other_tier(turn: Turn) -> ProfileTier | None:
         return wanted if again and _had_its_time(turn, len(tiers)) else None
     if gives_part_back(turn) and _had_its_time(turn, len(tiers)):
         return wanted
-    hopeless = hopeless or (attempt.tier.name in shut and wanted.name not in shut)
+    hopeless = attempt.tier.name in shut and wanted.name not in shut
     return wanted if hopeless or _may_leave(turn, answer, wanted) else None
 
 
@@ -206,8 +211,9 @@ def _may_leave(turn: Turn, answer: Answer, wanted: ProfileTier) -> bool:
 def why_other_tier(draft: Draft, attempt: Attempt) -> tuple[str, EndReason]:
     """Why an attempt that waits for a node is given up for another tier: in words, and as the reason of its end."""
     tier = attempt.tier.name
-    if find_tier(draft.snapshot.grid, tier) is None:
-        return f"{tier} is not in the grid any more", EndReason.TIER_REMOVED
+    if not offers(draft.snapshot.grid, attempt.tier):
+        changed = find_tier(draft.snapshot.grid, tier) is not None
+        return f"{tier} {'was changed' if changed else 'is not in the grid any more'}", EndReason.TIER_REMOVED
     if tier in shut_tiers(draft, attempt.avoid_nodes):
         return f"all nodes of {tier} are avoided: {', '.join(attempt.avoid_nodes)}", EndReason.OTHER_TIER
     if part := part_of(draft, attempt):
@@ -231,6 +237,3 @@ def up_since(draft: Draft, attempt: Attempt) -> datetime | None:
     if seen is None or not seen.available or seen.spell_age is None:
         return None
     return draft.now - timedelta(seconds=seen.spell_age)
-
-
-_ON_NODE = (AttemptState.STARTING, AttemptState.RUNNING)

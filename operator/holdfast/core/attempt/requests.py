@@ -41,12 +41,15 @@ def move(turn: Turn, request: Request) -> None:
         return
     tiers = draft.snapshot.grid
     tier = find_tier(tiers, request.argument) if request.argument else None
-    if request.argument and tier is None:
+    if not tiers:
+        text = "the job has no tier to move to, since its capacity profile does not exist"
+        draft.event("MoveRefused", text, warning=True)
+    elif request.argument and tier is None:
         known = ", ".join(tier.name for tier in tiers)
         draft.event("MoveRefused", f"no tier is named {request.argument!r}; the grid has {known}", warning=True)
     elif state in (AttemptState.STARTING, AttemptState.RUNNING):
         drain.drain_to_move(turn, request.argument, turn.pod.node if turn.pod else None)
-    elif state is not AttemptState.DRAINING and tiers:
+    elif state is not AttemptState.DRAINING:
         end.replace_waiting(turn, tier or tier_to_start(draft), EndReason.MOVE_REQUESTED)
     elif tier:  # it leaves already; only the next tier is open
         drain.redirect(draft, tier)

@@ -14,7 +14,7 @@ from holdfast.core.attempt.why_ended import End
 from holdfast.core.books import ledger
 from holdfast.core.books.history import settle_interruption
 from holdfast.core.capacity import knowledge
-from holdfast.core.capacity.grid import acquire_timeout
+from holdfast.core.capacity.grid import acquire_timeout, may_get_pods
 from holdfast.core.draft import Draft, Role
 from holdfast.core.made_from import fence_hash, hash_of
 from holdfast.core.observe.demand import accelerators_on
@@ -70,9 +70,11 @@ def intend_first(draft: Draft) -> None:
 
 
 def may_create(turn: Turn) -> bool:
-    """True if its delay is over, no other pod of the job lives, there is room, and its namespace stays."""
-    retry_at = turn.attempt.retry_at
-    if turn.draft.snapshot.namespace_closed or (retry_at is not None and not turn.draft.is_due(retry_at)):
+    """True if its delay is over, no other pod of the job lives, there is room, and its tier and its namespace stay."""
+    retry_at, snapshot = turn.attempt.retry_at, turn.draft.snapshot
+    if snapshot.namespace_closed or (retry_at is not None and not turn.draft.is_due(retry_at)):
+        return False
+    if not may_get_pods(snapshot.grid, turn.attempt):
         return False
     return all_or_none.lack_of_room(turn.draft, turn.attempt) is None and no_other_pod_lives(turn)
 

@@ -1,15 +1,20 @@
 """Phase, tier, node and reason of a job, as `kubectl get` shows them."""
 
+from typing import Final
+
 from holdfast.api.attempt import AttemptState, EndReason
 from holdfast.api.status import Phase
 from holdfast.core.attempt.all_or_none import waiting_for
 from holdfast.core.attempt.pause import pause_reason
+from holdfast.core.capacity.grid import may_get_pods
 from holdfast.core.draft import Draft
 from holdfast.core.observe.situation import Sight, Situation
 from holdfast.core.status.long_waits import WAITING_FOR_ROOM, stuck_pod
 from holdfast.core.status.nodes_ready import show_nodes
 from holdfast.core.status.staging import REASON, is_staging
 from holdfast.core.status.start_blocked import trouble_of
+
+PROFILE_NOT_FOUND: Final = "ProfileNotFound"
 
 
 def set_columns(draft: Draft, s: Situation) -> None:
@@ -20,7 +25,7 @@ def set_columns(draft: Draft, s: Situation) -> None:
         show_nodes(draft, s)
         return
     current = status.current
-    if current is None and not status.suspended_at and (profile := _missing_profile(draft)):
+    if profile := _awaited_profile(draft):
         _explain_missing_profile(draft, profile)
     draft.set(
         observed_generation=generation,
@@ -60,12 +65,14 @@ def _reason(draft: Draft, s: Situation) -> str | None:
         if status.suspended_at:
             why = pause_reason(draft) or EndReason.SUSPENDED
             return status.misconfigured.reason if why is EndReason.MISCONFIGURED and status.misconfigured else why
-        return "ProfileNotFound" if _missing_profile(draft) else None
+        return PROFILE_NOT_FOUND if _awaited_profile(draft) else None
     if current.state is AttemptState.DRAINING and current.drain:
         if stuck_pod(draft, s):
             return EndReason.NEVER_ENDED
         return "Suspending" if current.drain.reason == EndReason.SUSPENDED else current.drain.reason
     if current.state is AttemptState.INTENDED:
+        if _awaited_profile(draft):
+            return PROFILE_NOT_FOUND
         if current.refusals:
             return EndReason.POD_REFUSED
         if current.retry_at and s.now < current.retry_at:
@@ -80,9 +87,13 @@ def _reason(draft: Draft, s: Situation) -> str | None:
     return REASON if is_staging(draft) else None
 
 
-def _missing_profile(draft: Draft) -> str | None:
-    """The name of the job's capacity profile if no such profile exists, otherwise None."""
-    return draft.snapshot.job.spec.capacity.profile if draft.snapshot.profile is None else None
+def _awaited_profile(draft: Draft) -> str | None:
+    """The name of the job's capacity profile if no such profile exists, and no pod can be created without it."""
+    snapshot, current = draft.snapshot, draft.status.current
+    waits = not draft.status.suspended_at if current is None else (
+        current.state is AttemptState.INTENDED and not may_get_pods(snapshot.grid, current)
+    )  # fmt: skip
+    return snapshot.job.spec.capacity.profile if waits and snapshot.profile is None else None
 
 
 def _explain_missing_profile(draft: Draft, profile: str) -> None:
@@ -90,4 +101,4 @@ def _explain_missing_profile(draft: Draft, profile: str) -> None:
     before = draft.status.decision
     draft.explain("Wait", text)
     if before != draft.status.decision:
-        draft.event("ProfileNotFound", text, warning=True)
+        draft.event(PROFILE_NOT_FOUND, text, warning=True)

@@ -6,12 +6,13 @@ from holdfast.api.attempt import Attempt, AttemptState, EndReason
 from holdfast.api.scalars import say_time
 from holdfast.api.status import Phase
 from holdfast.core.draft import Draft
+from holdfast.core.status.columns import PROFILE_NOT_FOUND
 from holdfast.core.status.conditions import CHECKPOINT_FAILING, find_condition
 from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_ROOM
 from holdfast.core.status.staging import REASON as STAGING
 
 # for these reasons the decision says what the job waits for, and what to do
-_SAY_IT_ALL: Final = (EndReason.NEVER_ENDED, "ProfileNotFound", WAITING_FOR_ROOM, STAGING)
+_SAY_IT_ALL: Final = (EndReason.NEVER_ENDED, PROFILE_NOT_FOUND, WAITING_FOR_ROOM, STAGING)
 
 
 def tell_next(draft: Draft) -> None:
@@ -86,7 +87,7 @@ def _next_of(draft: Draft, attempt: Attempt) -> str:
 def _acquiring(draft: Draft, attempt: Attempt) -> str:
     until, tiers = attempt.acquire_deadline, len(draft.snapshot.grid)
     part = "" if attempt.nodes == 1 else " If only a part of them comes in time, it is given back."
-    if until is None or until <= draft.now or tiers == 1:
+    if until is None or until <= draft.now or tiers <= 1:
         return f"The job waits for {_nodes_of(attempt)}.{part}"
     return f"The job waits until {say_time(until)} for {_nodes_of(attempt)}; then it tries the next tier.{part}"
 

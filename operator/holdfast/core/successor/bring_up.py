@@ -17,8 +17,8 @@ from holdfast.core.attempt.delays import backoff
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.placement import other_tier
 from holdfast.core.attempt.why_ended import End
-from holdfast.core.capacity.grid import find_tier
-from holdfast.core.made_from import for_pods, other_program
+from holdfast.core.capacity.grid import may_get_pods
+from holdfast.core.made_from import other_program, tier_changes
 from holdfast.core.observe.notices import Notice
 from holdfast.core.observe.pods import ContainerView, PodView
 from holdfast.core.observe.situation import Sight
@@ -72,9 +72,8 @@ def is_unwanted(turn: Turn) -> bool:
         return True
     if attempt.scheduled_at:
         return False
-    tier = find_tier(draft.snapshot.grid, attempt.tier.name)
-    if tier and for_pods(tier) != for_pods(attempt.tier):
-        return True  # its pod waits for nodes as the tier described them before
+    if not (may_get_pods(draft.snapshot.grid, attempt) or _must_leave(draft.status)):
+        return True  # its tier was changed or removed; one that is urgent goes to another tier at once
     if current.state is not AttemptState.RUNNING or current.departure or depart.is_for_slow_node(current, attempt):
         return False
     return not change_tier.is_wanted(draft, current, attempt)
@@ -150,7 +149,7 @@ def other_tier_if_urgent(turn: Turn) -> ProfileTier | None:
     if not _must_leave(turn.draft.status):
         return None  # a pending pod is the probe for capacity, and costs nothing
     other = other_tier(turn)
-    return other if other is not None and other.name != turn.attempt.tier.name else None
+    return other if other is not None and tier_changes(turn.attempt.tier, other) else None
 
 
 def try_other_tier(turn: Turn, other: ProfileTier) -> None:

@@ -186,12 +186,19 @@ def test_a_job_without_a_status():
 
 
 def test_a_profile_that_is_not_there():
-    found = asked(job(running(), capacity={"profile": "gone"}))
+    found = asked(job(running(current=None), capacity={"profile": "gone"}))
     screen = shown(found)
     assert found.answer is None
     assert "capacity profile gone does not exist" in screen
     assert "decided 5m00s ago: Run: spot: up for 1.9 h, stay" in screen
     assert as_json(found)["choice"] is None
+
+
+def test_a_profile_that_was_deleted_while_the_job_trains():
+    """Breaks if the screen says nothing of the tier that the job is on, or shows it as one of the grid."""
+    screen = shown(asked(job(running(), capacity={"profile": "gone"})), width=160)
+    assert "capacity profile gone does not exist: attempt" in screen
+    assert "● spot (removed)" in screen
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_a_profile():
     assert snapshot(by_profile).grid == ()
 
 
-@pytest.mark.parametrize(("name", "below"), [("spot", "dedicated"), ("cpu", "spot"), ("gone", "spot")])
+@pytest.mark.parametrize(("name", "below"), [("spot", "dedicated"), ("cpu", "spot")])
 def test_the_walk(name, below):
     assert next_tier(ALL, name).name == below
 
