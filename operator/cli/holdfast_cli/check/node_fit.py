@@ -6,8 +6,8 @@ from typing import Any
 
 from holdfast.api.job import Trainer
 from holdfast.api.profile import Tier
-from holdfast.core.observe.demand import requested, too_small
-from holdfast.core.observe.nodes import NodeView
+from holdfast.core.observe.demand import larger_than_all, requested, too_small
+from holdfast.core.observe.nodes import ClusterView, NodeView
 from holdfast.core.observe.usable_nodes import why_unusable
 
 Node = Mapping[str, Any]
@@ -15,11 +15,15 @@ Node = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The number of nodes with the tier's labels, how many of these are usable, and why the others are not."""
+    """The number of nodes with the tier's labels, how many of these are usable, and why the others are not.
+
+    `larger` says in what a pod is larger than each of them; it is empty if the pod is not.
+    """
 
     labelled: int
     usable: int
     reasons: tuple[str, ...]
+    larger: str = ""
 
 
 def fit(tier: Tier, trainer: Trainer, nodes: Iterable[Node]) -> Fit:
@@ -28,7 +32,8 @@ def fit(tier: Tier, trainer: Trainer, nodes: Iterable[Node]) -> Fit:
     labelled = [node for node in nodes if has_labels(node, tier.node_selector)]
     reasons = [_why_not(node, tier, wanted) for node in labelled]
     refusals = tuple(sorted({reason for reason in reasons if reason}))
-    return Fit(len(labelled), sum(not reason for reason in reasons), refusals)
+    larger = larger_than_all(ClusterView(map(NodeView.parse, labelled)), tier, wanted)
+    return Fit(len(labelled), sum(not reason for reason in reasons), refusals, larger)
 
 
 def has_labels(node: Node, selector: Mapping[str, str]) -> bool:

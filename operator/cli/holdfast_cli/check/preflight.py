@@ -9,6 +9,7 @@ from holdfast.api.job import Trainer
 from holdfast.api.names import API_VERSION, JOB_KIND, JOB_PLURAL, PROFILE_KIND, PROFILE_PLURAL
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import Tier
+from holdfast.core.status.never_fits import LOWER
 from holdfast.runtime.apiserver.client import MERGE_PATCH
 from holdfast.runtime.errors import ApiError
 from holdfast_cli.check.accelerator_memory import Needs
@@ -149,6 +150,13 @@ class Preflight:
             )
         elif found.usable:
             report.note(where, f"{found.usable} of {found.labelled} nodes with its labels could run the pod")
+        elif found.larger:
+            unless = "" if tier.observation == "Free" else "; otherwise something has to bring a larger node"
+            report.warn(
+                where,
+                f"{found.labelled} nodes have its labels, and a pod asks for more than any of them has: {found.larger}."
+                f" To start it, {LOWER}{unless}",
+            )
         elif found.labelled:
             report.warn(
                 where, f"{found.labelled} nodes have its labels, none could run the pod: {'; '.join(found.reasons)}"

@@ -24,6 +24,7 @@ from holdfast.core.draft import Draft
 from holdfast.core.observe.nodes import ClusterView, NodeView
 from holdfast.core.observe.snapshot import Snapshot
 from holdfast.core.status.forecast import forecast
+from holdfast.core.status.never_fits import find_misfit
 from holdfast.core.status.spec_conditions import find_pending
 from holdfast.core.successor.change_tier import asked_again_at
 
@@ -33,8 +34,9 @@ class Reasons:
     """The policy's answer for a job at `now`, and the figures behind it.
 
     `answer` is None if `idle` says why there is nothing to choose, or if the job has no tier: its profile does not
-    exist, and no attempt has nodes. `pending` says with which values the attempt goes on although they were changed,
-    or are gone. `nodes` is the number of nodes that were read, None if that was not allowed.
+    exist, and no attempt has nodes. `notes` says with which values the attempt goes on although they were changed, or
+    are gone, and why no tier can hold the job. `nodes` is the number of nodes that were read, None if that was not
+    allowed.
     """
 
     job: TrainingJob
@@ -49,7 +51,7 @@ class Reasons:
     forecast: Forecast = field(default_factory=Forecast)
     budget: BudgetForecast | None = None
     ledger: Ledger = field(default_factory=Ledger)
-    pending: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def rows(self) -> list[tuple[TierView, Figures]]:
@@ -71,8 +73,10 @@ def find_reasons(
     draft = Draft(Snapshot(now=now, job=job, cluster=ClusterView(nodes or ()), profile=profile))
     grid, looked = draft.snapshot.grid, None if nodes is None else len(nodes)
     draft.set(ledger=as_of(job.status, grid, now))
-    pending = tuple([one.text for one in find_pending(draft)])
-    bare = Reasons(job, now, grid, looked, ledger=draft.status.ledger, pending=pending)
+    notes = tuple([one.text for one in find_pending(draft)])
+    if nodes is not None and not job.status.node and (misfit := find_misfit(draft)):
+        notes = (*notes, misfit.message)
+    bare = Reasons(job, now, grid, looked, ledger=draft.status.ledger, notes=notes)
     if idle := why_idle(job):
         paused = job.status.phase is Phase.SUSPENDED and not job.spec.suspend
         return replace(bare, idle=idle, budget=budget_forecast(draft) if paused else None)

@@ -72,7 +72,7 @@ def says_now(found: Reasons) -> RenderableType:
     lines = [Text.assemble((answer.policy, "bold"), f"{instead}: {choice.reason}")]
     if answer.missing:
         lines.append(Text(f"{answer.missing.message}; until then tiers are tried in their order", style="yellow"))
-    lines += [Text(text, style="yellow") for text in found.pending]
+    lines += [Text(text, style="yellow") for text in found.notes]
     if found.nodes is None:
         lines.append(Text(UNSEEN, style="yellow"))
     lines.append(Text(_again(found, answer), style="dim"))

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from holdfast.api.attempt import Attempt, AttemptState
+from holdfast.api.knowledge import Observation
 from holdfast.api.profile import ProfileTier
 from holdfast.core.attempt.delays import CREATION, backoff, spread
 from holdfast.core.books import ledger
@@ -18,7 +19,7 @@ from holdfast.core.capacity.grid import acquire_timeout, may_get_pods, offers
 from holdfast.core.capacity.knowledge import find, observation_of
 from holdfast.core.draft import Draft, Role
 from holdfast.core.observe.members import inherited, pods_by_rank
-from holdfast.core.observe.room import Shape, ask_of, is_waiting, large_enough, part_limit
+from holdfast.core.observe.room import ask_of, is_waiting, part_limit
 from holdfast.core.observe.usable_nodes import usable_since
 from holdfast.core.turn import Turn, take_turn
 
@@ -43,9 +44,14 @@ class Part(NamedTuple):
 
 def is_fixed(draft: Draft, tier: ProfileTier) -> bool:
     """True if nothing brings more nodes of the tier: it is known to have no autoscaler, or names one node."""
+    return observation_in(draft, tier) == "Free" or HOSTNAME in tier.node_selector
+
+
+def observation_in(draft: Draft, tier: ProfileTier) -> Observation | None:
+    """What is known of how the tier's nodes come: from the tier itself, from this job, or from its profile."""
     profile = draft.snapshot.profile
     own, shared = find(draft.status.tiers, tier.name), find(profile.status.tiers, tier.name) if profile else None
-    return observation_of(tier, own, shared) == "Free" or HOSTNAME in tier.node_selector
+    return observation_of(tier, own, shared)
 
 
 # --- room for all -----------------------------------------------------------------------------------------------------
@@ -97,25 +103,6 @@ def waiting_for(draft: Draft) -> str | None:
     draft.wake_in((again + spread(again, uid)).total_seconds())
     others = "; others go first on nodes that are free" if lack.taken else ""
     return f"waits until {lack.nodes} nodes of tier {turn.attempt.tier.name} are free: {lack.free} are{others}"
-
-
-def never_fits(draft: Draft) -> str:
-    """Why no tier can ever hold the training, in words; empty if one may.
-
-    A tier is out if nothing brings nodes for it, and it has fewer nodes than the training needs, even if all are empty.
-    """
-    snapshot, nodes = draft.snapshot, draft.snapshot.job.spec.trainer.nodes
-    if nodes == 1 or not snapshot.grid or not all(is_fixed(draft, tier) for tier in snapshot.grid):
-        return ""
-    has = {tier.name: len(large_enough(snapshot.cluster, Shape.of(snapshot.job.spec.trainer, tier)))
-           for tier in snapshot.grid}  # fmt: skip
-    if max(has.values()) >= nodes:
-        return ""
-    listed = ", ".join(f"{name} has {count}" for name, count in has.items())
-    return (
-        f"spec.trainer.nodes is {nodes}, and no tier has so many nodes that its pods can use: {listed}. Add nodes, "
-        "lower spec.trainer.nodes or spec.trainer.resources, or name another tier"
-    )
 
 
 # --- a part that does not become whole --------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 
 from holdfast.api.attempt import Attempt, AttemptState, EndReason
 from holdfast.api.profile import ProfileTier
-from holdfast.core.attempt.all_or_none import HOSTNAME, gives_part_back, part_of
+from holdfast.core.attempt.all_or_none import HOSTNAME, gives_part_back, observation_in, part_of
 from holdfast.core.capacity.choose import Answer, choose
 from holdfast.core.capacity.grid import find_tier, next_tier, offers, with_tier_in_use
-from holdfast.core.capacity.knowledge import find, observation_of, resting
+from holdfast.core.capacity.knowledge import find, resting
 from holdfast.core.capacity.policy_input import TierView
 from holdfast.core.capacity.safety_net import find_net
 from holdfast.core.capacity.spells import patience
@@ -82,9 +82,7 @@ def _is_shut(draft: Draft, tier: ProfileTier, avoid: frozenset[str], own: frozen
     left = sum(node.name in own or not why_unusable(node, tier.tolerations) for node in others)
     if left >= draft.snapshot.job.spec.trainer.nodes:
         return False
-    known, profile = find(draft.status.tiers, tier.name), draft.snapshot.profile
-    shared = find(profile.status.tiers, tier.name) if profile else None
-    return observation_of(tier, known, shared) != "Billed" or HOSTNAME in tier.node_selector
+    return observation_in(draft, tier) != "Billed" or HOSTNAME in tier.node_selector
 
 
 def with_others_left(

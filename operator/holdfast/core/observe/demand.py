@@ -67,18 +67,24 @@ def too_small(offered: Mapping[str, str], wanted: Mapping[str, str]) -> str | No
     return next(short, None)
 
 
-def fits_nowhere(cluster: ClusterView, tier: Tier, wanted: Mapping[str, str]) -> bool:
-    """True if nodes have the tier's labels, and even empty none of them could take the pod.
+def larger_than_all(cluster: ClusterView, tier: Tier, wanted: Mapping[str, str]) -> str:
+    """In what a pod is larger than every node with the tier's labels, even if the nodes are empty; empty if it is not.
 
-    A node that does not say what it offers counts as large enough.
+    It is not if no node has the labels. A node that does not say what it offers counts as large enough.
     """
     labels = frozenset(tier.node_selector.items())
 
-    def derive() -> bool:
-        nodes = [node for node in cluster.nodes.values() if labels <= node.labels.items()]
-        return bool(nodes) and all(node.allocatable and too_small(node.allocatable, wanted) for node in nodes)
+    def derive() -> str:
+        offers = [node.allocatable for node in cluster.nodes.values() if labels <= node.labels.items()]
+        if not offers or not all(one and too_small(one, wanted) for one in offers):
+            return ""
+        most = {name: max((one.get(name, "0") for one in offers), key=amount_of) for name in sorted(wanted)}
+        short = [name for name, amount in most.items() if amount_of(amount) < amount_of(wanted[name])]
+        if not short:
+            return f"no node has all of {', '.join(f'{name} {wanted[name]}' for name in most)}"
+        return ", ".join(f"{name} {wanted[name]}, and a node has at most {most[name]}" for name in short)
 
-    return cluster.once((labels, frozenset(wanted.items())), derive)
+    return cluster.once(("larger", labels, frozenset(wanted.items())), derive)
 
 
 def refusal_of(pods: Iterable[PodView], attempt: Attempt, trainer: Trainer, cluster: ClusterView) -> Seen:
@@ -101,4 +107,4 @@ def refusal(pod: PodView | None, tier: Tier, trainer: Trainer, cluster: ClusterV
     shortage = find_shortage(pod, tier.accelerator if trainer.accelerators_per_node else None)
     if shortage is Shortage.OTHER or (shortage is Shortage.NODE and cluster.matching(tier.node_selector)):
         return Seen.UNFIT
-    return Seen.UNFIT if fits_nowhere(cluster, tier, requested(trainer, tier)) else Seen.REFUSED
+    return Seen.UNFIT if larger_than_all(cluster, tier, requested(trainer, tier)) else Seen.REFUSED

@@ -4,7 +4,6 @@ from typing import Final, Literal, get_args
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.status import Condition, Phase
-from holdfast.core.attempt.all_or_none import never_fits
 from holdfast.core.attempt.pause import PauseReason
 from holdfast.core.draft import Draft
 from holdfast.core.observe.situation import Sight, Situation
@@ -12,7 +11,6 @@ from holdfast_protocol.gates import PEER_COPIES
 
 CHECKPOINT_FAILING: Final = "CheckpointFailing"
 FEATURE_OFF: Final = "FeatureOff"
-NEVER_FITS: Final = "NeverFits"
 ON_NODE = (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.DRAINING)
 
 
@@ -34,7 +32,6 @@ def set_conditions(draft: Draft, s: Situation) -> None:
     _set(draft, "Suspended", suspended, why)
     _set_progress_unreachable(draft, s)
     _set_feature_off(draft)
-    _set_never_fits(draft)
     # Saves fail: training goes on, but losing the pod costs more and more.
     failing = s.report.save_error if s.report else None
     _set_reported(draft, s, CHECKPOINT_FAILING, failing, true="SaveFailed", false="NotFailing")
@@ -66,14 +63,6 @@ def _set_feature_off(draft: Draft) -> None:
         f" administrator sets featureGates.{gate.name}"
     )
     _warn(draft, FEATURE_OFF, message if is_off else "", true=gate.name, false=gate.name)
-
-
-def _set_never_fits(draft: Draft) -> None:
-    """NeverFits: no tier has as many nodes as the training needs, and nothing brings more."""
-    current = draft.status.current
-    waits = current is None or current.state is AttemptState.INTENDED
-    message = never_fits(draft) if waits and not draft.status.is_over else ""
-    _warn(draft, NEVER_FITS, message, true="TooFewNodes", false="EnoughNodes")
 
 
 def _set_reported(draft: Draft, s: Situation, kind: str, trouble: str | None, *, true: str, false: str) -> None:

@@ -9,6 +9,7 @@ from holdfast.core.draft import Draft
 from holdfast.core.status.columns import PROFILE_NOT_FOUND
 from holdfast.core.status.conditions import CHECKPOINT_FAILING, find_condition
 from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_ROOM
+from holdfast.core.status.never_fits import NEVER_FITS
 from holdfast.core.status.staging import REASON as STAGING
 
 # for these reasons the decision says what the job waits for, and what to do
@@ -39,6 +40,8 @@ def _next(draft: Draft) -> str:
         case Phase.SUSPENDED:
             return f"The job waits for spec.suspend: false; {_goes_on(draft)}."
     attempt, said = status.current, status.decision
+    if (fits := find_condition(draft, NEVER_FITS)) and fits.status == "True":
+        return f"The job waits: {fits.message}."
     if said and (status.reason in _SAY_IT_ALL or said.action == KEEP_POD):
         return f"The job waits: {said.message}."
     if attempt is None:

@@ -15,6 +15,7 @@ from holdfast.core.status.columns import set_columns
 from holdfast.core.status.conditions import set_conditions
 from holdfast.core.status.forecast import forecast, set_forecast_conditions
 from holdfast.core.status.long_waits import explain_lack, explain_long_wait
+from holdfast.core.status.never_fits import show_misfit
 from holdfast.core.status.old_pods import tidy_pods
 from holdfast.core.status.progress import rest_progress
 from holdfast.core.status.resting_tiers import show_resting_tiers
@@ -46,6 +47,7 @@ def wrap_up(draft: Draft, s: Situation) -> None:
         show_resting_tiers(draft)
         show_slow_ranks(draft, s)
         show_spec_conditions(draft)
+        show_misfit(draft)
         set_conditions(draft, s)
         _count_start(draft)
         _follow_changes(draft)

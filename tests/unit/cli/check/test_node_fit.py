@@ -44,7 +44,8 @@ def test_a_node_with_labels_and_room_fits() -> None:
     ],
 )
 def test_what_is_wrong_with_a_node_is_said(bad: dict[str, Any], reason: str) -> None:
-    assert fit(TIER, TRAINER, [bad, bad]) == Fit(2, 0, (reason,))
+    found = fit(TIER, TRAINER, [bad, bad])
+    assert (found.labelled, found.usable, found.reasons) == (2, 0, (reason,))
 
 
 @pytest.mark.parametrize(

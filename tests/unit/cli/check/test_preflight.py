@@ -141,12 +141,13 @@ async def test_a_tier_without_nodes_is_a_warning() -> None:
 
 async def test_scratch_space_counts() -> None:
     found, _ = await findings({}, {"spec/trainer/resources/ephemeralStorage": "200Gi"})
-    assert found[1].endswith("none could run the pod: ephemeral-storage 0 is less than 200Gi")
+    assert "a pod asks for more than any of them has: ephemeral-storage 200Gi, and a node has at most 0." in found[1]
 
 
 async def test_a_tier_whose_nodes_are_too_small_says_why() -> None:
     found, _ = await findings({}, {"spec/trainer/acceleratorsPerNode": 8})
-    assert found[1].endswith("none could run the pod: nvidia.com/gpu 1 is less than 8")
+    assert "a pod asks for more than any of them has: nvidia.com/gpu 8, and a node has at most 1." in found[1]
+    assert found[1].endswith("or name a tier with larger nodes; otherwise something has to bring a larger node")
 
 
 async def test_nodes_that_may_not_be_seen_are_not_missing() -> None:
