@@ -37,7 +37,7 @@ ANY, NO_ATTEMPT = (), (None,)
 ABSENT, PENDING, VANISHED, ENDED = (Sight.ABSENT,), (Sight.PENDING,), (Sight.VANISHED,), (Sight.ENDED,)
 PLACED, UP, SILENT, NODE_GONE = (Sight.PLACED,), (Sight.RUNNING,), (Sight.SILENT,), (Sight.NODE_GONE,)
 ALIVE, ANYTHING = PLACED + UP, ()
-UNPLACED = (Sight.PENDING, Sight.ABSENT, Sight.NOTHING)
+UNPLACED, NOT_YET = (Sight.PENDING, Sight.ABSENT, Sight.NOTHING), (Sight.NOTHING,)
 
 
 def always(turn: Turn) -> bool:
@@ -124,7 +124,7 @@ TABLE: tuple[Row, ...] = (
     # Getting a pod to run
     row("no node in time", WAITING, UNPLACED, placement.other_tier, end.try_other_tier,
         then="the next tier of the grid, or the policy's tier"),
-    row("avoided for nothing", ACQUIRING, PENDING, placement.only_avoided_left, start.use_avoided,
+    row("avoided for nothing", WAITING, PENDING + NOT_YET, placement.only_avoided_left, start.use_avoided,
         then="the number is raised again, for a pod that may use these nodes"),
     row("part given back", WAITING, UNPLACED, all_or_none.held_too_long, all_or_none.give_back,
         then="Intended: all its pods are given back, growing delay"),

@@ -17,7 +17,7 @@ from holdfast.core.capacity.policy_input import TierView
 from holdfast.core.capacity.safety_net import find_net
 from holdfast.core.capacity.spells import patience
 from holdfast.core.draft import Draft
-from holdfast.core.observe.members import inherited
+from holdfast.core.observe.members import inherited, pods_by_rank
 from holdfast.core.observe.usable_nodes import why_unusable
 from holdfast.core.turn import Turn
 
@@ -102,11 +102,14 @@ def with_others_left(
 def only_avoided_left(turn: Turn) -> bool:
     """True if a node that the attempt avoids could be used, and no tier has enough others, now or soon."""
     draft, attempt = turn.draft, turn.attempt
+    if attempt.retry_at and turn.now < attempt.retry_at:
+        return False
     nodes = [draft.snapshot.cluster.nodes.get(name) for name in attempt.avoid_nodes]
     labels = attempt.tier.node_selector.items()
     if not any(n and labels <= n.labels.items() and not why_unusable(n, attempt.tier.tolerations) for n in nodes):
         return False
-    there = [one.pod.node for one in turn.situation.members if one.pod and one.pod.node]
+    pods = pods_by_rank(draft.snapshot.pods, attempt).values()
+    there = [pod.node for pod in pods if pod.node and not pod.ended]
     only = attempt.tier if inherited(attempt) or not draft.snapshot.grid else None
     return not with_others_left(draft, attempt.avoid_nodes, there, only)
 
