@@ -2,13 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from holdfast.api.objects import TrainingJob
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.pods import PodView, Requests
+from holdfast.core.observe.raw import LONG_AGO
 from holdfast.core.observe.room import Ask, Room, asks_of, is_waiting
+
+REMEMBERED: Final = timedelta(hours=1)  # how long a turn counts
 
 Name = tuple[str, str]  # namespace and name of a job
 Waiting = tuple[str, datetime]  # UID of a job, and since when its attempt waits
@@ -24,7 +28,8 @@ class RoomBook:
         self._held: dict[str, dict[str, Requests]] = defaultdict(dict)  # node -> pod UID -> what it asks for
         self._asks: dict[Name, tuple[Ask, ...]] = {}  # of the jobs that wait for nodes
         self._changed: set[Name] = set()  # jobs whose asks are to be read again
-        self._turns: dict[str, datetime] = {}  # namespace -> when a training of it last began
+        self._turns: dict[str, datetime] = {}  # namespace -> when a training of it last began, if it is not long ago
+        self._turns_since = LONG_AGO  # turns before that are forgotten
         self._granted: dict[Waiting, datetime] = {}  # since when one that waits has had room
         self._passed_over: set[Waiting] = set()  # those that had room for long, and did not begin
         self._room: Room | None = None
@@ -34,8 +39,9 @@ class RoomBook:
         attempts = (job.status.current, job.status.successor) if job else ()
         waits = any(is_waiting(one) for one in attempts)
         for one in attempts:
-            if one is not None and one.nodes > 1 and one.created_at is not None:
-                self._turns[key[0]] = max(self._turns.get(key[0], one.created_at), one.created_at)
+            began = one.created_at if one is not None and one.nodes > 1 else None
+            if began is not None and began > self._turns.get(key[0], self._turns_since):
+                self._turns[key[0]] = began
         if waits or key in self._asks:
             self._changed.add(key)
             self._room = None
@@ -80,6 +86,7 @@ class RoomBook:
         """The jobs that wait for nodes, and have room now. One that does not begin, such as because an old pod of it
         lives, is passed over after a while: others need not wait for it.
         """
+        self._forget_turns(now - REMEMBERED)
         if not (self._asks or self._changed):
             return set()
         waiting = {_key(one.ask): one.ask for one in self.room(cluster).granted(now) if not one.ask.begun}
@@ -91,6 +98,13 @@ class RoomBook:
             self._passed_over |= late
             self._room = None
         return {(ask.namespace, ask.job) for key, ask in waiting.items() if key not in late}
+
+    def _forget_turns(self, before: datetime) -> None:
+        """Forget turns that are so old that they make no difference: the namespaces count as those without a turn."""
+        self._turns_since = before
+        for namespace in [name for name, at in self._turns.items() if at <= before]:
+            del self._turns[namespace]
+            self._room = None
 
 
 def _key(ask: Ask) -> Waiting:

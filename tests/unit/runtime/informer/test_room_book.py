@@ -109,3 +109,18 @@ def test_a_job_that_has_room_and_does_not_begin_keeps_no_node_from_others() -> N
     assert cache.with_room() == {B}
     cache.put_job(waiting("a", version=60))
     assert cache.with_room() == {B}, "an edit changes nothing"
+
+
+@pytest.mark.parametrize(("hours", "first"), [(0.5, "other"), (2, "ns")])
+def test_a_turn_counts_for_an_hour(hours: float, first: str) -> None:
+    """Breaks if the operator keeps the time of a turn for each namespace that ever had one."""
+    began = datetime(2026, 11, 21, 11, tzinfo=UTC)
+    cache = Cache(now=lambda: began + timedelta(hours=hours))
+    for number in range(3):
+        cache.put_node(raw_node(f"n{number}", version=number + 1))
+    cache.put_job(gang("c", state="Running", createdAt=WHEN))
+    cache.put_job(gang("a", version=50, state="Intended", waitsSince="2026-11-21T11:10:00Z"))
+    late = gang("b", version=51, state="Intended", waitsSince="2026-11-21T11:20:00Z")
+    late["metadata"]["namespace"] = "other"
+    cache.put_job(late)
+    assert {key.namespace for key in cache.with_room()} == {first}
