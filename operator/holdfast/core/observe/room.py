@@ -102,7 +102,7 @@ class Room:
         return self._free[shape]
 
     def has_room(self, name: str, shape: Shape, promised: Mapping[str, Fraction] = MappingProxyType({})) -> bool:
-        """True if the node has room for a pod of this shape beside the pods that it has and what else is `promised`.
+        """True if the node has room for a pod of this shape beside the pods that it has and all that is `promised`.
 
         If the node does not say what it offers, one pod fills it.
         """
