@@ -111,7 +111,7 @@ class GangWorld:
                 if pod.node and not pod.ended:
                     held.setdefault(pod.node, {})[uid] = pod.requests
         asks = [ask for one in self.neighbours for ask in asks_of(one.job, one.pods.values(), CONFIG)]
-        return Room(ClusterView(self.nodes.values()), held, asks, self.turns)
+        return Room(ClusterView(self.nodes.values()), held, asks, dict(self.turns))
 
     @property
     def status(self) -> TrainingJobStatus:
