@@ -202,7 +202,7 @@ class _Server:
 def _warm() -> None:
     """What each process would do first, done once before they are forked."""
     session = boto3.session.Session()
-    boto3.session.Session = lambda: session
+    boto3.session.Session = lambda **_: session
     open_retrying(environment("s3://bucket/prefix", checkpoint_endpoint="http://127.0.0.1:1"), "s3://bucket/x")
     torch.set_num_threads(1)
     expected("warm", 1)  # the first step of an optimizer imports half of torch
