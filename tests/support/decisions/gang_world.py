@@ -4,6 +4,7 @@ Launchers act as holdfast_train's do: they get ready, start a program, end it wh
 it ended. Time passes only by `pass_time`.
 """
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,9 +15,10 @@ from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.decide import decide
 from holdfast.core.decision import CreatePod, Decision, DeletePod, ReleasePod, WorldOrder
+from holdfast.core.observe.demand import held_by
 from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.nodes import ClusterView, NodeView, Taint
-from holdfast.core.observe.pods import ContainerView, PodView, Requests
+from holdfast.core.observe.pods import ContainerView, PodView
 from holdfast.core.observe.report import Report, SavedCheckpoint
 from holdfast.core.observe.room import Room, asks_of
 from holdfast.core.observe.snapshot import Refusal, Snapshot
@@ -105,11 +107,11 @@ class GangWorld:
 
     def room(self) -> Room:
         """The free nodes, and the trainings that want them, as the operator sees them."""
-        held: dict[str, dict[str, Requests]] = {}
+        held: dict[str, Counter[str]] = defaultdict(Counter)
         for one in self.neighbours:
-            for uid, pod in one.pods.items():
+            for pod in one.pods.values():
                 if pod.node and not pod.ended:
-                    held.setdefault(pod.node, {})[uid] = pod.requests
+                    held[pod.node].update(held_by(pod.requests))
         asks = [ask for one in self.neighbours for ask in asks_of(one.job, one.pods.values(), CONFIG)]
         return Room(ClusterView(self.nodes.values()), held, asks, dict(self.turns))
 

@@ -61,6 +61,11 @@ def requested(trainer: Trainer, tier: Tier) -> dict[str, str]:
     return wanted | dict(getattr(tier, "extra_resources", {}))
 
 
+def held_by(requests: Mapping[str, str]) -> dict[str, Fraction]:
+    """What a pod takes of its node; the pod itself is one of the node's `pods`."""
+    return {what: amount_of(amount) for what, amount in requests.items()} | {"pods": Fraction(1)}
+
+
 def too_small(offered: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
     """The first resource of which a node with `offered` has less than is wanted; None if it has enough of all."""
     short = (name for name, amount in wanted.items() if amount_of(offered.get(name, "0")) < amount_of(amount))

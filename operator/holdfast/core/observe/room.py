@@ -8,7 +8,7 @@ training that cannot have all of its nodes now.
 The operator knows what its own pods hold, and not what other pods do: a node that looks free may be full.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,10 +24,12 @@ from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.demand import amount_of, requested, too_small
 from holdfast.core.observe.members import fresh_ranks, inherited, pods_by_rank
 from holdfast.core.observe.nodes import ClusterView
-from holdfast.core.observe.pods import PodView, Requests
+from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.raw import LONG_AGO
 from holdfast.core.observe.usable_nodes import has_labels, why_unusable
 
+Amounts = Mapping[str, Fraction]  # resource -> how much of it
+NOTHING: Final[Amounts] = MappingProxyType({})
 WAITING: Final = (AttemptState.INTENDED, AttemptState.ACQUIRING)
 
 
@@ -72,7 +74,7 @@ class Grant:
 class Room:
     """The free nodes of the cluster, and the trainings on several nodes that want them.
 
-    `held` has what the operator's pods ask for, by node and by the UID of the pod. `turns` says when a training of each
+    `held` has the sum of what the operator's pods on a node ask for, by node. `turns` says when a training of each
     namespace last began: of two trainings that want the same nodes, the one goes first whose namespace has waited
     longer for a turn. No node is kept for the jobs `passed_over`, by UID: they had room, and did not begin.
     """
@@ -80,7 +82,7 @@ class Room:
     def __init__(
         self,
         cluster: ClusterView,
-        held: Mapping[str, Mapping[str, Requests]] | None = None,
+        held: Mapping[str, Amounts] | None = None,
         asks: Iterable[Ask] = (),
         turns: Mapping[str, datetime] | None = None,
         passed_over: Set[str] = frozenset(),
@@ -92,6 +94,7 @@ class Room:
         self._passed_over = passed_over
         self._free: dict[Shape, frozenset[str]] = {}
         self._granted: tuple[datetime, datetime | None, tuple[Grant, ...]] | None = None
+        self._left: dict[Ask, int] = {}  # of those that wait: how many nodes were left when it was their turn
 
     def free(self, shape: Shape) -> frozenset[str]:
         """The names of the nodes that can take one pod of this shape beside the operator's other pods."""
@@ -101,26 +104,29 @@ class Room:
             self._free[shape] = large - full
         return self._free[shape]
 
-    def has_room(self, name: str, shape: Shape, promised: Mapping[str, Fraction] = MappingProxyType({})) -> bool:
+    def has_room(self, name: str, shape: Shape, promised: Amounts = NOTHING) -> bool:
         """True if the node has room for a pod of this shape beside the pods that it has and all that is `promised`.
 
         If the node does not say what it offers, one pod fills it.
         """
-        offered, there = self._cluster.nodes[name].allocatable, self._held.get(name, {}).values()
-        if not (there or promised):
+        offered, held = self._cluster.nodes[name].allocatable, self._held.get(name, NOTHING)
+        if not (held or promised):
             return True
         return bool(offered) and all(
-            amount_of(offered.get(what, "0"))
-            - sum(amount_of(pod.get(what, "0")) for pod in there)
-            - promised.get(what, 0)
-            >= amount_of(amount)
+            amount_of(offered.get(what, "0")) - held.get(what, 0) - promised.get(what, 0) >= amount_of(amount)
             for what, amount in shape.wanted
         )
 
     def left_for(self, ask: Ask, now: datetime) -> int:
-        """How many nodes are free for this ask at least, whichever nodes those take that go first."""
+        """How many nodes are free for this ask at least, whichever nodes those take that go first.
+
+        If they are enough, it may be less than that.
+        """
+        granted = self.granted(now)
+        if (known := self._left.get(ask)) is not None:
+            return known
         first = _Promises(self)
-        for one in self.granted(now):
+        for one in granted:
             if one.ask.uid != ask.uid and (one.ask.begun or self._order(one.ask) < self._order(ask)):
                 first.add(one)
         return first.left(ask)
@@ -142,8 +148,10 @@ class Room:
             for one in self._asks
             if not (one.begun or one.uid in self._passed_over) and (one.not_before is None or one.not_before <= now)
         ]
+        self._left.clear()
         for one in sorted(waiting, key=self._order):
-            if found.left(one) >= one.lacks:
+            self._left[one] = found.left(one)
+            if self._left[one] >= one.lacks:
                 found.add(Grant(one, self.free(one.shape) - one.closed))
         ends = [one.until for one in begun if one.until] + [
             one.not_before for one in self._asks if not one.begun and one.not_before and one.not_before > now
@@ -170,32 +178,48 @@ class _Promises:
 
     def __init__(self, room: Room) -> None:
         self._room = room
+        self._lacked = 0  # nodes of all grants
         self._amounts: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+        self._counted = 0  # grants of which the amounts are known
         self._contested: dict[Shape, frozenset[str]] = {}
+        self._left: dict[tuple[Shape, frozenset[str]], int] = {}
         self.grants: list[Grant] = []
 
     def add(self, grant: Grant) -> None:
-        """Promise one pod of the grant to each node that it may take, since nobody knows which ones it takes."""
+        """Promise the grant its nodes. Nobody knows which ones it takes."""
         self.grants.append(grant)
-        self._contested.clear()
-        for name in grant.nodes:
-            for what, amount in grant.ask.shape.wanted:
-                self._amounts[name][what] += amount_of(amount)
+        self._lacked += grant.ask.lacks
+        self._left.clear()
 
     def left(self, ask: Ask) -> int:
         """How many nodes have room for a pod of the ask at least, whichever nodes the grants take.
 
-        A node that has room beside all that is promised there is left. Of the other nodes, a grant takes at most as
-        many as it lacks.
+        A node that has room beside one pod of each grant that may take it is left. Of the other nodes, a grant takes at
+        most as many as it lacks. This is not counted if enough are left even if no two trainings share a node.
         """
-        free = self._room.free(ask.shape)
-        if ask.shape not in self._contested:
-            promised = self._amounts.keys() & free
-            full = (name for name in promised if not self._room.has_room(name, ask.shape, self._amounts[name]))
-            self._contested[ask.shape] = frozenset(full)
-        contested = self._contested[ask.shape] - ask.closed
-        taken = sum(min(one.ask.lacks, len(one.nodes & contested)) for one in self.grants) if contested else 0
-        return len(free - ask.closed) - taken
+        nodes = self._room.free(ask.shape) - ask.closed
+        if len(nodes) - self._lacked >= ask.lacks:
+            return len(nodes) - self._lacked
+        if (key := (ask.shape, ask.closed)) not in self._left:
+            contested = self._contested_by(ask.shape) - ask.closed
+            taken = sum(min(one.ask.lacks, len(one.nodes & contested)) for one in self.grants if contested)
+            self._left[key] = len(nodes) - taken
+        return self._left[key]
+
+    def _contested_by(self, shape: Shape) -> frozenset[str]:
+        """The nodes that have no room for a pod of this shape if all grants take them that may."""
+        for (of, nodes), number in Counter((one.ask.shape, one.nodes) for one in self.grants[self._counted :]).items():
+            self._contested.clear()
+            for what, amount in of.wanted:
+                promised = number * amount_of(amount)
+                for name in nodes:
+                    self._amounts[name][what] += promised
+        self._counted = len(self.grants)
+        if shape not in self._contested:
+            known = self._amounts.keys() & self._room.free(shape)
+            full = (name for name in known if not self._room.has_room(name, shape, self._amounts[name]))
+            self._contested[shape] = frozenset(full)
+        return self._contested[shape]
 
 
 def large_enough(cluster: ClusterView, shape: Shape) -> frozenset[str]:

@@ -3,12 +3,14 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from fractions import Fraction
 from typing import Final
 
 from holdfast.api.objects import TrainingJob
 from holdfast.core.observe.config import OperatorConfig
+from holdfast.core.observe.demand import held_by
 from holdfast.core.observe.nodes import ClusterView
-from holdfast.core.observe.pods import PodView, Requests
+from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.raw import LONG_AGO
 from holdfast.core.observe.room import Ask, Room, asks_of, is_waiting
 
@@ -25,7 +27,8 @@ class RoomBook:
     def __init__(self, read: Read, config: OperatorConfig) -> None:
         self._read = read
         self._config = config
-        self._held: dict[str, dict[str, Requests]] = defaultdict(dict)  # node -> pod UID -> what it asks for
+        # The sum of what pods hold, by node and resource.
+        self._held: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
         self._asks: dict[Name, tuple[Ask, ...]] = {}  # of the jobs that wait for nodes
         self._changed: set[Name] = set()  # jobs whose asks are to be read again
         self._turns: dict[str, datetime] = {}  # namespace -> when a training of it last began, if it is not long ago
@@ -55,12 +58,17 @@ class RoomBook:
         if was == now:
             return
         if before is not None and was is not None:
-            self._held[was].pop(before.uid, None)
-            if not self._held[was]:
-                del self._held[was]
+            self._hold(was, before, -1)
         if after is not None and now is not None:
-            self._held[now][after.uid] = after.requests
+            self._hold(now, after, 1)
         self._room = None
+
+    def _hold(self, node: str, pod: PodView, sign: int) -> None:
+        held = self._held[node]
+        for what, amount in held_by(pod.requests).items():
+            held[what] += sign * amount
+        if not held["pods"]:
+            del self._held[node]
 
     def note_nodes(self) -> None:
         """Note that the nodes have changed."""

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from tests.support.decisions.snapshots import NOW, TIERS, job, node
 
 from holdfast.api.profile import ProfileTier
+from holdfast.core.observe.demand import amount_of
 from holdfast.core.observe.nodes import ClusterView, NodeView, Taint
-from holdfast.core.observe.room import Ask, Room, Shape
+from holdfast.core.observe.room import Amounts, Ask, Room, Shape
 
 TRAINER = job().spec.trainer
 SPOT = Shape.of(TRAINER, ProfileTier(**TIERS[0]))
@@ -21,6 +22,10 @@ WHOLE = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "8"}
 
 def cluster(*names: str, **changes: object) -> ClusterView:
     return ClusterView([replace(node(name), **changes) for name in names])
+
+
+def amounts(requests: dict[str, str]) -> Amounts:
+    return {what: amount_of(amount) for what, amount in requests.items()}
 
 
 def ask(name: str, lacks: int, **changes: object) -> Ask:
@@ -51,15 +56,15 @@ def test_a_node_is_free_if_a_pod_may_use_it(change, is_free):
     ("offered", "held", "is_free"),
     [
         (OFFERS, {}, True),
-        (OFFERS, {"u1": WHOLE}, False),
-        (OFFERS, {"u1": {"cpu": "500m", "memory": "1Gi"}}, True),
-        ({}, {"u1": {"cpu": "500m"}}, False),
+        (OFFERS, WHOLE, False),
+        (OFFERS, {"cpu": "500m", "memory": "1Gi"}, True),
+        ({}, {"cpu": "500m"}, False),
         ({}, {}, True),
     ],
 )
 def test_what_the_operators_pods_hold_is_not_free(offered, held, is_free):
     shape = Shape(SPOT.labels, (), frozenset({"cpu": "2", "nvidia.com/gpu": "1"}.items()))
-    room = Room(cluster("n1", allocatable=offered), {"n1": held})
+    room = Room(cluster("n1", allocatable=offered), {"n1": amounts(held)})
     assert ("n1" in room.free(shape)) is is_free
 
 
@@ -100,7 +105,7 @@ def test_nodes_that_the_other_one_cannot_use_are_free():
 
 @pytest.mark.parametrize(("closed", "wanted"), [((), True), (("n1",), False)])
 def test_who_holds_a_part_learns_that_others_wait_for_it(closed, wanted):
-    room = Room(cluster("n1"), {"n1": {"u1": WHOLE}}, [ask("a", 1, closed=frozenset(closed))])
+    room = Room(cluster("n1"), {"n1": amounts(WHOLE)}, [ask("a", 1, closed=frozenset(closed))])
     assert room.is_wanted(["n1"], "u-b") is wanted
     assert room.is_wanted(["n1"], "u-a") is False, "its own job"
 
