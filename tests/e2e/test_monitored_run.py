@@ -72,7 +72,7 @@ ABSENT_SERIES = {
     'holdfast_job_condition{condition="StartBlocked"}': "a pod cannot start",
     'holdfast_job_condition{condition="Misconfigured"}': "a job that has run needs a correction",
     'holdfast_job_condition{condition="ProgressUnreachable"}': "a pod does not reach the operator",
-    'holdfast_job_condition{condition="CheckpointFailing"}': "the storage refuses saves",
+    'holdfast_job_condition{condition=~"CheckpointFailing|StorageUnreachable"}': "the storage refuses saves",
 }
 
 SOMETIMES = {'holdfast_api_requests_total{code=~"5..|0"}'}  # on a slow machine the API server is late once in a while

@@ -35,9 +35,11 @@ def test_storage_is_down_when_a_save_is_due(
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], ENDLESS, goal={"steps": 750})
     before = job.wait_checkpoint(20)["checkpoint"]["step"]
     with down(cluster, "s3"):
+        job.wait("the storage to be named, before a save is given up", storage_is_away, 10)
         log = wait_for(lambda: given_up_twice(job.logs(1)), 90, "a save to be given up, and another")
         wait_for(lambda: newest_step(job.logs(1)) > newest_step(log) + 40, 30, "training to go on without storage")
         assert job.status()["checkpoint"]["step"] >= before
+    job.wait("the storage to answer again", lambda status: not storage_is_away(status), 30)
     job.wait_checkpoint(before + 21)
     done = job.wait_phase("Completed", "Failed")
     assert_untouched(job, done)
@@ -178,6 +180,11 @@ def checkpoint_failing(status: Raw) -> Raw:
     """The condition; its status is empty before the first save has failed."""
     conditions = (one for one in status.get("conditions") or () if one["type"] == "CheckpointFailing")
     return next(conditions, {"status": "", "message": ""})
+
+
+def storage_is_away(status: Raw) -> bool:
+    """True if the job says that its storage does not answer."""
+    return any(one["type"] == "StorageUnreachable" and one["status"] == "True" for one in status["conditions"])
 
 
 def given_up_twice(log: str) -> str:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast_protocol.figures import UNKNOWN
 from holdfast_protocol.report import LIBRARY, MAX_METRICS, Resumed, Saved, Sender, SlowRank, State
@@ -11,7 +11,14 @@ from holdfast_train.accelerator_memory import peak_memory
 from holdfast_train.data_wait import DataShare
 from holdfast_train.pulse import Pulse
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "Silence"]
+
+
+class Silence(NamedTuple):
+    """A storage that does not answer, since a time of time.monotonic(), and what the newest call got."""
+
+    since: float
+    why: str
 
 
 class Progress:
@@ -30,6 +37,7 @@ class Progress:
         self.resumed_from: Resumed | None = None
         self.checkpoint: Saved | None = None
         self.save_error: str | None = None  # one line; None after a save has succeeded again
+        self.silences: Mapping[str, Silence] = {}  # by the process that waits; replaced, never changed
         self.sender: Sender = LIBRARY  # "Folder" in the writer of checkpoint.folder, which knows no steps
         self.slow_ranks: tuple[SlowRank, ...] = ()  # for the operator; empty if none is slow, or nothing is known
         self.data = DataShare()
@@ -60,6 +68,16 @@ class Progress:
         if len(measured) > ("loss" in measured):
             found = {**self.metrics, **{name: value for name, value in measured.items() if name != "loss"}}
             self.metrics = dict(islice(found.items(), MAX_METRICS))  # those that came first
+
+    def note_silence(self, process: str, silence: Silence | None) -> None:
+        """The storage does not answer a process of this pod; None: it answers again."""
+        others = {name: one for name, one in self.silences.items() if name != process}
+        self.silences = others if silence is None else {**others, process: silence}
+
+    @property
+    def silence(self) -> Silence | None:
+        """The longest silence of the storage; None if it answers."""
+        return min(self.silences.values(), default=None)
 
     def resume(self, step: int, uri: str, note: str) -> None:
         """Training goes on from the checkpoint of `step` at `uri`."""

@@ -21,8 +21,8 @@ LABELS = ("job_namespace", "job_name")
 PHASES = tuple(Recovery.model_fields)  # of a recovery
 # The conditions that have a metric: those that say more than the phase.
 CONDITIONS = (
-    "DeadlineAtRisk", "BudgetAtRisk", "PolicyFallback", "CheckpointFailing", "MemoryShort", "ProgressUnreachable",
-    "StartBlocked", "Misconfigured", "SlowRank", "TierResting", "FeatureOff", "NeverFits",
+    "DeadlineAtRisk", "BudgetAtRisk", "PolicyFallback", "CheckpointFailing", "StorageUnreachable", "MemoryShort",
+    "ProgressUnreachable", "StartBlocked", "Misconfigured", "SlowRank", "TierResting", "FeatureOff", "NeverFits",
 )  # fmt: skip
 INFO = ("tier", "tier_kind", "node_name", "policy", "accelerator", "attempt")
 

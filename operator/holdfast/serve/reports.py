@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import NamedTuple
 
-from holdfast.core.observe.report import Report, SavedCheckpoint, SlowRank, Staging, view
+from holdfast.core.observe.report import Report, SavedCheckpoint, Silence, SlowRank, Staging, view
 from holdfast_protocol import report as protocol
 from holdfast_protocol.report import FOLDER, MAX_METRICS, RELAY, FirstStep, ProgressReport, Saved, Sender
 
@@ -84,6 +84,7 @@ def _urgent(before: Report, after: Report) -> bool:
         or after.acknowledged > before.acknowledged
         or after.checkpoint != before.checkpoint
         or (after.save_error is None) != (before.save_error is None)
+        or (after.storage_silence is None) != (before.storage_silence is None)
         or (after.memory_warning is None) != (before.memory_warning is None)
         or after.state != before.state
         or (after.staging is not None and before.staging is not None and after.staging.over != before.staging.over)
@@ -100,6 +101,12 @@ def _first_step(reported: FirstStep | None, resumed: int, step: int, now: dateti
     if reported is None or not resumed < reported.step <= step:
         return step, now
     return reported.step, now - timedelta(seconds=min(max(float(reported.seconds_ago), 0.0), LONGEST_AGE))
+
+
+def _silence(told: protocol.Silence | None, now: datetime) -> Silence | None:
+    if told is None:
+        return None
+    return Silence(now - timedelta(seconds=min(max(float(told.seconds), 0.0), LONGEST_AGE)), told.why)
 
 
 def _slow_rank(told: protocol.SlowRank) -> SlowRank:
@@ -143,6 +150,7 @@ def _after(before: Report | None, body: ProgressReport, now: datetime, put_back:
         resume_note=body.resumed_from.note if body.resumed_from else last.resume_note,
         checkpoint=_newest(last.checkpoint, body.checkpoint),
         save_error=body.save_error or None,
+        storage_silence=_silence(body.storage_silence, now),
         memory_warning=body.memory_warning or None,
         slow_ranks=tuple(map(_slow_rank, body.slow_ranks)),
         staging=Staging(body.staging.bytes, body.staging.total, body.staging.over) if body.staging else None,

@@ -78,6 +78,16 @@ class Saved:
 
 
 @dataclass(frozen=True)
+class Silence:
+    """A storage that does not answer."""
+
+    seconds: str = kind.checked(table.decimal, REQUIRED)
+    """For how long, by the pod's own clock."""
+    why: str = kind.text(REQUIRED, most=MAX_LINE)
+    """What the newest call got."""
+
+
+@dataclass(frozen=True)
 class Staging:
     """How far trainer.data is, in bytes."""
 
@@ -135,6 +145,8 @@ class ProgressReport:
     """The newest checkpoint that it committed."""
     save_error: str | None = kind.text(least=0, most=MAX_LINE)
     """Why the newest save failed."""
+    storage_silence: Silence | None = kind.part(Silence)
+    """Set while the storage of checkpoints does not answer."""
     memory_warning: str | None = kind.text(least=0, most=MAX_LINE)
     """Why a save may need more memory than there is."""
     slow_ranks: tuple[SlowRank, ...] = kind.parts(SlowRank, most=MAX_SLOW_RANKS)

@@ -40,8 +40,8 @@ from scripts.generate.grafana import Dashboard, Panel, Query, choice, thresholds
 
 ROWS_OF_A_TABLE = 15
 TROUBLE = (
-    "CheckpointFailing|MemoryShort|ProgressUnreachable|StartBlocked|Misconfigured|SlowRank|DeadlineAtRisk|BudgetAtRisk|FeatureOff"
-    "|NeverFits"
+    "CheckpointFailing|StorageUnreachable|MemoryShort|ProgressUnreachable|StartBlocked|Misconfigured|SlowRank"
+    "|DeadlineAtRisk|BudgetAtRisk|FeatureOff|NeverFits"
 )
 
 
@@ -84,8 +84,9 @@ OVERVIEW = (
     figure("At risk", "Jobs that may miss their deadline or exceed their budget.",
            having("DeadlineAtRisk|BudgetAtRisk"), "none", "no operator leads", decimals=0,
            thresholds=thresholds((None, GREEN), (1, ORANGE))),
-    figure("Saves fail", "Jobs that cannot save their checkpoints.", having("CheckpointFailing"), "none",
-           "no operator leads", decimals=0, thresholds=NONE_IS_GOOD),
+    figure("Saves fail", "Jobs that cannot save their checkpoints, or whose storage does not answer.",
+           having("CheckpointFailing|StorageUnreachable"), "none", "no operator leads", decimals=0,
+           thresholds=NONE_IS_GOOD),
     figure("Goodput", "Time in steps that were not lost, divided by all time since the first step; mean over jobs.",
            f"avg({each('holdfast_job_goodput_ratio', where=IN_FLEET)})", "percentunit", "no job has trained two steps",
            thresholds=GOODPUT_COLOURS, **SHARE),

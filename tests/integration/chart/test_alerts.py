@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -91,6 +91,7 @@ CASES = (
     Case("TrainingJobFenced", {'holdfast_moves_total{reason="Fenced"}': "0x9 1x290"}, fires=(12, 20), quiet=(9, 60)),
     condition("TrainingJobCheckpointFailing", "CheckpointFailing", 5),
     over("TrainingJobCheckpointFailing", "CheckpointFailing"),
+    replace(condition("TrainingJobCheckpointFailing", "StorageUnreachable", 5), also="the storage is away"),
     Case("TrainingJobNoCheckpoint", RUNNING, fires=(65, 299), quiet=(55,)),
     Case("TrainingJobNoCheckpoint", RUNNING | {f"holdfast_job_checkpoint_timestamp_seconds{{{JOB}}}": "_x30 1800x270"},
          quiet=(55, 299), also="saved"),

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.http.progress_endpoint import Endpoint
 from tests.support.http.s3_server import S3Server
 from tests.support.trainer.folders import content, hugging_face, identity, pod
 from tests.support.waiting import wait_for
@@ -101,17 +102,23 @@ def test_killed_at_any_moment(store: tuple[str, dict[str, str], Storage], tmp_pa
     assert content(path) == wanted[int(path.name.rpartition("-")[2])]
 
 
-# Breaks if a checkpoint is given up because the storage does not answer, or if nothing is said of it.
-def test_outage(s3: S3Server, tmp_path: Path) -> None:
+# Breaks if a checkpoint is given up because the storage does not answer, or if nothing is said of it, also at the start.
+def test_outage(s3: S3Server, tmp_path: Path, endpoint: Endpoint) -> None:
     root, prefix = tmp_path / "outputs", f"folder/{uuid.uuid4().hex}"
-    writer = Writer(root, f"s3://{s3.bucket}/{prefix}", 1, tmp_path, **s3.variables)
+    s3.kill()
+    writer = Writer(root, f"s3://{s3.bucket}/{prefix}", 1, tmp_path, **s3.variables, **endpoint.variables)
     try:
+        endpoint.wait_for(lambda report: report["storageSilence"] is not None, 60)
+        s3.start()
         assert writer.is_ready()
+        wait_for(lambda: endpoint.reports[-1]["storageSilence"] is None, 60, "the end of the outage")
         s3.kill()
         hugging_face(root, 5)
         wait_for(lambda: writer.said("'checkpoint-5' is not saved"), 90, "the outage to be noticed")
+        wait_for(lambda: endpoint.reports[-1]["storageSilence"] is not None, 60, "a report of it")
         s3.start()
         wait_for(lambda: writer.said("checkpoint-5 (step 5) is saved"), 90, "the commit after it")
+        wait_for(lambda: endpoint.reports[-1]["storageSilence"] is None, 60, "a report of its end")
     finally:
         writer.kill()
     storage = S3Storage(s3.bucket, prefix, s3.reached)

@@ -115,19 +115,38 @@ def test_zombie_ends_fenced_when_its_successor_has_started(tmp_path: Path, s3: S
     assert successor.end()["reason"] == "SavedAndLeft"
 
 
-def test_s3_down_during_saves(tmp_path: Path, s3: S3Server, prefix: str) -> None:
-    """Training goes on over saves that fail, and is complete and whole in the end."""
-    more = {"every": Every(20)}
+def test_s3_down_during_saves(tmp_path: Path, s3: S3Server, prefix: str, endpoint: Endpoint) -> None:
+    """Training goes on over saves that fail, and is complete and whole in the end.
+
+    Breaks if the pod does not report the silence of the storage before it gives a save up, or not its end.
+    """
+    more = {"every": Every(20), **endpoint.variables}
     pod = Pod(
         tmp_path, stub_command("--steps=400", "--step-seconds=0.01"), **variables(prefix, 1, **s3.variables, **more)
     )
     pod.wait_for("saved step 20")
     s3.kill()
+    told = endpoint.wait_for(lambda report: report["storageSilence"] is not None)
+    assert float(told["storageSilence"]["seconds"]) < 10
+    assert told["saveError"] is None
+    assert f"s3://{s3.bucket}" in told["storageSilence"]["why"]
     pod.wait_for("could not be saved")
     s3.start()
     verdict = pod.end(90)
+    assert endpoint.reports[-1]["storageSilence"] is None
     assert verdict["outcome"] == "completed", pod.output
     assert "total 80200" in pod.output
+
+
+def test_s3_down_at_the_start(tmp_path: Path, s3: S3Server, prefix: str, endpoint: Endpoint) -> None:
+    """Breaks if a program that waits for its checkpoint looks, until it gives up, like one that trains."""
+    s3.kill()
+    pod = stub(tmp_path, s3, prefix, 1, "--steps=20", "--step-seconds=0", **endpoint.variables)
+    told = endpoint.wait_for(lambda report: report["storageSilence"] is not None, 60)
+    assert (told["state"], told["step"]) == ("starting", None)
+    s3.start()
+    assert pod.end(90)["outcome"] == "completed", pod.output
+    assert endpoint.reports[-1]["storageSilence"] is None
 
 
 def test_wrong_key_is_misconfiguration(tmp_path: Path, s3: S3Server, prefix: str) -> None:

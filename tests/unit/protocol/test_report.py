@@ -9,7 +9,17 @@ from tests.support.protocol.strategies import JSON, TEXTS
 
 from holdfast_protocol.document import DocumentError, encode, read_json, to_text
 from holdfast_protocol.figures import UNKNOWN, Figures, number_text
-from holdfast_protocol.report import METRIC_NAME, FirstStep, ProgressReport, Resumed, Saved, SlowRank, Staging, read
+from holdfast_protocol.report import (
+    METRIC_NAME,
+    FirstStep,
+    ProgressReport,
+    Resumed,
+    Saved,
+    Silence,
+    SlowRank,
+    Staging,
+    read,
+)
 
 GOOD = {"sender": "Library", "attempt": 1, "podUID": "6f-1", "state": "training", "step": 1}
 
@@ -74,6 +84,8 @@ def test_memory_and_data() -> None:
         {"acknowledged": -1},
         {"saveError": "x" * 257},
         {"saveError": 5},
+        {"storageSilence": {"seconds": "5"}},
+        {"storageSilence": {"seconds": 5, "why": "refused"}},
         {"memoryWarning": "x" * 257},
         {"slowRanks": [{"rank": 1}]},
         {"slowRanks": [{**SLOW, "ownSeconds": "nan"}]},
@@ -154,6 +166,7 @@ REPORTS = st.builds(
     checkpoint=st.none()
     | st.builds(Saved, st.integers(0, 9), TEXTS, st.integers(0, 9), DECIMALS, st.just("2026-11-21T12:00:00+00:00")),
     save_error=st.none() | TEXTS,
+    storage_silence=st.none() | st.builds(Silence, DECIMALS, st.just("refused")),
     slow_ranks=st.lists(
         st.builds(SlowRank, st.integers(0, 9), st.integers(0, 9), DECIMALS, DECIMALS, DECIMALS),
         max_size=3,

@@ -233,6 +233,11 @@ def test_what_was_said_once_still_holds(desk: Desk) -> None:
 
 
 def test_a_failed_save_holds_only_until_one_succeeds(desk: Desk) -> None:
+    desk.say(storageSilence={"seconds": "4.0", "why": "refused"})
+    assert (desk.report.storage_silence.why, desk.woken.pop()) == ("refused", True)
+    assert desk.report.storage_silence.since == desk.report.received_at - timedelta(seconds=4)
+    desk.say()
+    assert (desk.report.storage_silence, desk.woken.pop()) == (None, True)
     desk.say(saveError="StorageDenied: no")
     desk.say(saveError="StorageDenied: still no")  # another message alone does not wake the job
     assert (desk.report.save_error, desk.woken) == ("StorageDenied: still no", [True])

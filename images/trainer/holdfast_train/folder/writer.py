@@ -42,8 +42,9 @@ from holdfast_train.folder.reported import Reported
 from holdfast_train.folder.watch import Watch
 from holdfast_train.pod.rank_verdict import write_rank_verdict
 from holdfast_train.pod.reporter import Reporter
-from holdfast_train.progress import Progress
+from holdfast_train.progress import Progress, Silence
 from holdfast_train.restore.candidates import Candidates, start
+from holdfast_train.save.schedule import one_line
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.rate_limit import RateLimit
@@ -70,7 +71,7 @@ class FolderWriter:
         self._out = out
         self.inbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self.deadline = math.inf
-        self._storage = open_retrying(environment, environment.settings.checkpoint_uri)
+        self._storage = open_retrying(environment, environment.settings.checkpoint_uri, self._on_silence)
         self._rate = RateLimit(environment.upload_rate, BURST_BYTES)
         self._watch = Watch(root, pattern)
         self._progress = Progress()
@@ -115,12 +116,13 @@ class FolderWriter:
 
     def _begin(self) -> None:
         make_folder(self._root)
+        self._report()  # now: the storage may be silent
         checkpoints = self._start()
         if not self._watch.has_pattern:
             for name in set_aside_incomplete(self._root):
                 say(f"{name} in {self._root} is not complete; it is renamed: the program must not resume from it")
         self._put_back(Candidates(self._environment, self._storage, checkpoints))
-        self._report()
+        self._poke()
 
     def _take_over(self) -> None:
         """Go on in the place of a writer that has ended: what it has committed is not committed again."""
@@ -274,6 +276,11 @@ class FolderWriter:
             took = f"{saved.seconds:.3f}"
             self._progress.checkpoint = report.Saved(unit.step, saved.uri, saved.size, took, saved.committed_at)
         self._write_verdict("running", "")
+        self._poke()
+
+    def _on_silence(self, silence: Silence | None) -> None:
+        told = silence and Silence(silence.since, one_line(silence.why, self._environment.credentials.values))
+        self._progress.note_silence("writer", told)
         self._poke()
 
     def _poke(self) -> None:

@@ -14,7 +14,7 @@ from holdfast_protocol.document import DocumentError, decode, encode
 from holdfast_protocol.endpoint import ORDERS, POD_UID, PROGRESS, WAIT_SECONDS
 from holdfast_protocol.figures import number_text
 from holdfast_protocol.orders import Order, Orders
-from holdfast_protocol.report import EVERY_SECONDS, FirstStep, ProgressReport
+from holdfast_protocol.report import EVERY_SECONDS, FirstStep, ProgressReport, Silence
 from holdfast_train.environment import Environment
 from holdfast_train.graph_capture import allow_calls_beside_capture
 from holdfast_train.pod.launcher.connection import FIRST_BACK_OFF, BackOff, Connection, Target
@@ -46,6 +46,10 @@ class _Rates:
                 self.samples_per_second = f"{(samples - self._samples) / (now - self._at):.1f}"
         if self._step is None or step != self._step:
             self._at, self._step, self._samples = now, step, samples
+
+
+def _seconds_since(at: float) -> str:
+    return f"{max(0.0, time.monotonic() - at):.3f}"
 
 
 def _number(value: Any) -> str | None:
@@ -119,7 +123,7 @@ class Reporter:
     def _body(self) -> ProgressReport:
         progress, identity = self._progress, self._environment.identity
         # In this order: a step of this process is not read without its first step.
-        step, first = progress.step, progress.first_step
+        step, first, silence = progress.step, progress.first_step, progress.silence
         self._rates.update(step, float(progress.samples))
         data_wait = progress.data.take()
         figures = replace(
@@ -137,13 +141,14 @@ class Reporter:
             progress.state,
             step=step,
             steps=progress.steps,
-            first_step=first and FirstStep(first[0], f"{max(0.0, time.monotonic() - first[1]):.3f}"),
+            first_step=first and FirstStep(first[0], _seconds_since(first[1])),
             figures=figures,
             metrics={name: text for name, v in progress.metrics.items() if (text := _number(v)) is not None},
             fenced=progress.fenced,
             resumed_from=progress.resumed_from,
             checkpoint=progress.checkpoint,
             save_error=progress.save_error,
+            storage_silence=silence and Silence(_seconds_since(silence.since), silence.why),
             memory_warning=progress.memory_warning,
             slow_ranks=progress.slow_ranks,
             acknowledged=self._acknowledged,

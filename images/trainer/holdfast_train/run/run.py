@@ -18,7 +18,7 @@ from holdfast_train.format.stateful import Stateful, checked, has_position
 from holdfast_train.pod.imported_modules import tell_modules
 from holdfast_train.pod.rank_verdict import begin_rank
 from holdfast_train.pod.reporter import Reporter
-from holdfast_train.progress import Progress
+from holdfast_train.progress import Progress, Silence
 from holdfast_train.ranks import Ranks
 from holdfast_train.restore.candidates import Candidates, completed, start
 from holdfast_train.restore.into_objects import put_back, restore
@@ -340,7 +340,7 @@ class Run:
         objects = {**self._objects, **self._per_rank}
         program = describe(config=self._config, objects=objects, ranks=self._ranks.size, nodes=environment.nodes)
         generators = rng.capture_host()  # a client of a storage draws from the program's (botocore, for delays)
-        storage = open_retrying(environment, environment.settings.checkpoint_uri)
+        storage = open_retrying(environment, environment.settings.checkpoint_uri, self._on_silence)
         if environment.predecessor is not None and not self._wait_at_fence(environment, storage):
             return
         self._storage = storage
@@ -492,6 +492,11 @@ class Run:
         self._agreement.ask()
         if self._storage is not None:
             self._storage.shorten_deadline(self._notice.seconds_left())
+
+    def _on_silence(self, silence: Silence | None) -> None:
+        """The storage does not answer this process, or answers again. Called in any thread."""
+        self._saving.record_silence("trainer", silence)
+        self._poke()
 
     def _poke(self) -> None:
         if self._checkpointer is not None and self._checkpointer.stop_error is not None:

@@ -15,6 +15,7 @@ from holdfast_train.errors import (
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.rank_agreement import compare
 from holdfast_train.memory import available
+from holdfast_train.progress import Silence
 from holdfast_train.ranks import Ranks
 from holdfast_train.save.frozen import FrozenNames
 from holdfast_train.save.links import link
@@ -65,7 +66,8 @@ class SaveCoordinator:
         self._links = link(opened.environment, ranks)
         links = None if self._links is None else self._links.names
         header = Header.new(opened.environment.identity, resumed) if opened.rank == 0 else None
-        self.saver = Saver(replace(opened, links=links, series=header), state, self._on_result, self._on_kept)
+        listeners = self._on_result, self._on_kept, self._on_silence
+        self.saver = Saver(replace(opened, links=links, series=header), state, *listeners)
         self.series = SeriesFeed(self.saver.send) if header is not None else None
 
     def raise_stop_error(self) -> None:
@@ -215,6 +217,11 @@ class SaveCoordinator:
                 f"again every {RETRY_SECONDS:.0f} s"
             )
         self._kept = name
+        self._on_change()
+
+    def _on_silence(self, silence: Silence | None) -> None:
+        """Record that the storage does not answer the writer, or answers again. Called as `_on_result`."""
+        self._schedule.record_silence("writer", silence)
         self._on_change()
 
     def _note(self, name: CheckpointName, result: Saved | StorageError) -> None:

@@ -15,6 +15,7 @@ from holdfast_train.errors import HoldfastTrainError, RanksDifferError, StorageE
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.rank_agreement import ALL_ALIKE, Apart
 from holdfast_train.format.tree import Tree
+from holdfast_train.progress import Silence
 from holdfast_train.save.links import CopyLinks
 from holdfast_train.save.plan import Plan
 from holdfast_train.series.segment import Header
@@ -31,6 +32,7 @@ __all__ = [
     "Retrying",
     "Save",
     "ShortenDeadline",
+    "StorageSilence",
     "UsePlan",
 ]
 
@@ -191,3 +193,10 @@ class Retrying:
     """The kept save `name` is being tried again."""
 
     name: CheckpointName
+
+
+@dataclass(frozen=True)
+class StorageSilence:
+    """The storage does not answer the writer; None: it answers again."""
+
+    silence: Silence | None

@@ -19,6 +19,7 @@ from holdfast_train.format.program import ENDED
 from holdfast_train.format.rank_agreement import ALL_ALIKE, Facts, Sample, byte_sums, draw_of
 from holdfast_train.format.tree import Tree, Walk, delta
 from holdfast_train.memory import available, shortage
+from holdfast_train.progress import Silence
 from holdfast_train.save.arena import Arena, Arenas, Loan
 from holdfast_train.save.capture import Capture, Guard
 from holdfast_train.save.channel import ClosedError
@@ -36,6 +37,7 @@ from holdfast_train.save.messages import (
     Retrying,
     Save,
     ShortenDeadline,
+    StorageSilence,
     UsePlan,
 )
 from holdfast_train.save.plan import Plan, make_plan
@@ -63,8 +65,8 @@ class Saver:
     memory see `Arenas`.
 
     `opened` is sent to each writer. On rank 0, `on_result` is called in a thread with the name and the result of each
-    save, and `on_kept` with the name and the reason when the writer keeps a save, to try it again. `apart`: what is
-    saved for each rank, the same on all ranks. `shortage`: why the copies of the state of all ranks of the pod may get
+    save, `on_kept` with the name and the reason when the writer keeps a save, to try it again, and `on_silence` with a
+    silence of the storage, and with None at its end. `apart`: what is saved for each rank, the same on all ranks. `shortage`: why the copies of the state of all ranks of the pod may get
     the trainer killed; empty if there is memory for them.
     """
 
@@ -74,6 +76,7 @@ class Saver:
         state: TrainingState,
         on_result: Callable[[CheckpointName, Saved | HoldfastTrainError], None],
         on_kept: Callable[[CheckpointName, HoldfastTrainError], None] = lambda *_: None,
+        on_silence: Callable[[Silence | None], None] = lambda _: None,
     ) -> None:
         self._open, self._state = opened, state
         self._guard = Guard(state.objects.values())
@@ -89,7 +92,7 @@ class Saver:
         environment = opened.environment
         self._arenas = Arenas.of_rank(environment, opened.rank, opened.ranks, keeps_old=opened.keeps_old)
         self._changed, self.shortage = self._arenas.changed, ""
-        self._on_result, self._on_kept = on_result, on_kept
+        self._on_result, self._on_kept, self._on_silence = on_result, on_kept, on_silence
         self._newest: _Newest | None = None
         self._lock = InFlightLock.new(environment.verdict_folder)
         self._process = os.getpid()
@@ -364,6 +367,9 @@ class Saver:
                 self._arenas.mark(name, writer, "kept")
             case Retrying(name=name):
                 self._arenas.mark(name, writer, "retrying")
+            case StorageSilence(silence=silence):
+                if is_first:
+                    self._on_silence(silence)
 
     def _forget_writer(self, writer: WriterProcess) -> None:
         """End `writer`, free the arenas that it had, and report their checkpoints as lost."""
@@ -380,6 +386,8 @@ class Saver:
             names = (name for loan in lost for name in (loan.name, loan.fresh))
             self._open = replace(self._open, lost=(*self._open.lost, *names))
         try:
+            if self._open.rank == 0:
+                self._on_silence(None)  # it will not tell the end any more
             for loan in lost if self._open.rank == 0 else ():
                 text = f"the writer process ended before step {loan.step} was committed"
                 self._on_result(loan.name, WriterLostError(text))

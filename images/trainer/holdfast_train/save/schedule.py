@@ -13,7 +13,7 @@ from holdfast_protocol.settings import Every
 from holdfast_train.commitlog.checkpoints import Saved
 from holdfast_train.environment import Credentials
 from holdfast_train.errors import StorageError, StorageUnreachableError
-from holdfast_train.progress import Progress
+from holdfast_train.progress import Progress, Silence
 from holdfast_train.save import interval
 from holdfast_train.say import say
 
@@ -85,6 +85,11 @@ class SaveSchedule:
         self._retry_at = None
         self._is_skipping = False
         self.state_at = self._stepped_at = time.monotonic()
+
+    def record_silence(self, process: str, silence: Silence | None) -> None:
+        """Report that the storage does not answer a process of this rank; None: it answers again."""
+        told = silence and Silence(silence.since, one_line(silence.why, self._secrets))
+        self._progress.note_silence(process, told)
 
     def record_memory(self, shortage: str) -> bool:
         """Report that a save may get the trainer killed; empty: it fits into the container's memory. True if new."""

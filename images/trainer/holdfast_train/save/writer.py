@@ -39,6 +39,7 @@ from holdfast_train.save.messages import (
     Retrying,
     Save,
     ShortenDeadline,
+    StorageSilence,
     UsePlan,
 )
 from holdfast_train.save.peer_copies import CopyReceiver, CopySender, PeerCopies
@@ -67,7 +68,9 @@ class Writer:
     ) -> None:
         environment = opened.environment
         self._channel = channel
-        self._storage = open_retrying(environment, environment.settings.checkpoint_uri or "")
+        self._storage = open_retrying(
+            environment, environment.settings.checkpoint_uri or "", lambda found: self._send(StorageSilence(found))
+        )
         self._checkpoints = Checkpoints(self._storage, environment.identity, environment.settings.keep, say)
         self._checkpoints.use_fence(opened.fence)
         for name in opened.lost:

@@ -1,7 +1,10 @@
 """Open the storage at an address."""
 
+from collections.abc import Callable
+
 from holdfast_train.environment import Environment
 from holdfast_train.errors import StorageInvalidError
+from holdfast_train.progress import Silence
 from holdfast_train.storage.base import Storage
 from holdfast_train.storage.retrying import RetryingStorage
 from holdfast_train.storage.s3_server import S3Server
@@ -9,9 +12,15 @@ from holdfast_train.storage.s3_server import S3Server
 __all__ = ["open_retrying", "open_storage"]
 
 
-def open_retrying(environment: Environment, uri: str) -> RetryingStorage:
-    """The storage at `uri`, with retries; an S3 server is reached as the job says. StorageInvalidError."""
-    return RetryingStorage(open_storage(uri, S3Server.of_checkpoints(environment.settings, environment.credentials)))
+def open_retrying(
+    environment: Environment, uri: str, on_silence: Callable[[Silence | None], None] = lambda _: None
+) -> RetryingStorage:
+    """The storage at `uri`, with retries; an S3 server is reached as the job says. StorageInvalidError.
+
+    `on_silence`: see RetryingStorage.
+    """
+    server = S3Server.of_checkpoints(environment.settings, environment.credentials)
+    return RetryingStorage(open_storage(uri, server), on_silence=on_silence)
 
 
 def open_storage(uri: str, server: S3Server | None = None) -> Storage:

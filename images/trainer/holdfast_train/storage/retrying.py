@@ -2,6 +2,7 @@
 
 import math
 import random
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 from holdfast_train.errors import StorageError, StorageUnreachableError
+from holdfast_train.progress import Silence
 from holdfast_train.storage.base import Entry, Storage
 from holdfast_train.storage.rate_limit import RateLimit
 
@@ -19,7 +21,38 @@ T = TypeVar("T")
 PATIENCE_SECONDS: Final = 60.0  # of silence before a start, a restore, an import or an export gives up
 FIRST_DELAY: Final = 0.1
 LONGEST_DELAY: Final = 2.0
+TOLD_SECONDS: Final = 2.0  # of silence before it is told: a store that is busy refuses now and then
 _JITTER: Final = random.SystemRandom()  # not the global generator: its numbers belong to the program
+
+
+class _Told:
+    """Passes a silence to `listener` once it has lasted TOLD_SECONDS, or a call gives up; at its end None.
+
+    A silence begins with the first failed call after an answered one, and any answer ends it.
+    """
+
+    def __init__(self, listener: Callable[[Silence | None], None]) -> None:
+        self._listener = listener
+        self._since: float | None = None
+        self._is_told = False
+        self._lock = threading.Lock()
+
+    def fail(self, error: StorageUnreachableError, now: float, *, gives_up: bool) -> None:
+        """A call was not answered."""
+        with self._lock:
+            since = self._since = now if self._since is None else self._since
+            if not self._is_told and (gives_up or now - since >= TOLD_SECONDS):
+                self._is_told = True
+                self._listener(Silence(since, str(error)))
+
+    def answer(self) -> None:
+        """A call was answered, maybe by a refusal."""
+        if self._since is None:
+            return
+        with self._lock:
+            was_told, self._is_told, self._since = self._is_told, False, None
+            if was_told:
+                self._listener(None)
 
 
 class RetryingStorage:
@@ -27,6 +60,8 @@ class RetryingStorage:
 
     `within` sets for how long; outside `within` every call makes one attempt. Calls of several threads share one
     silence: it begins with the first failed call after an answered one, and any answer ends it.
+
+    `on_silence`, called in any thread, gets a silence soon after its beginning, and None at its end.
     """
 
     def __init__(
@@ -35,7 +70,9 @@ class RetryingStorage:
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        on_silence: Callable[[Silence | None], None] = lambda _: None,
     ) -> None:
+        self._told = _Told(on_silence)
         self._storage = storage
         self._clock = clock
         self._sleep = sleep
@@ -46,7 +83,9 @@ class RetryingStorage:
 
     def apart(self) -> "RetryingStorage":
         """The same store, with a patience and a deadline of its own."""
-        return RetryingStorage(self._storage, clock=self._clock, sleep=self._sleep)
+        found = RetryingStorage(self._storage, clock=self._clock, sleep=self._sleep)
+        found._told = self._told
+        return found
 
     @contextmanager
     def within(self, seconds: float, *, at_most: float = math.inf) -> Iterator[None]:
@@ -72,22 +111,26 @@ class RetryingStorage:
         while True:
             try:
                 answer = function()
-            except StorageUnreachableError:
+            except StorageUnreachableError as error:
                 # Random delays prevent a thousand jobs from returning to a recovering store in one wave.
                 pause = delay * _JITTER.uniform(0.5, 1.5)
                 now = self._clock()
                 since = self._silent_since
                 if since is None:
                     since = self._silent_since = now
-                if now + pause > min(since + self._patience, self._deadline):
+                gives_up = now + pause > min(since + self._patience, self._deadline)
+                self._told.fail(error, now, gives_up=gives_up)
+                if gives_up:
                     raise
                 self._sleep(pause)
                 delay = min(LONGEST_DELAY, delay * 2)
             except StorageError:
                 self._silent_since = None  # a refusal is an answer too
+                self._told.answer()
                 raise
             else:
                 self._silent_since = None
+                self._told.answer()
                 return answer
 
     def put_if_absent(self, key: str, body: bytes) -> bool:

@@ -13,11 +13,13 @@ from rich.text import Text
 from holdfast.api.attempt import Attempt, AttemptRecord, EndKind
 from holdfast.api.objects import JOB_COLUMNS, TrainingJob
 from holdfast.api.status import Forecast, Phase
+from holdfast.core.status.conditions import CHECKPOINT_FAILING
 from holdfast_cli.cluster.job_api import Line, Unreadable
 from holdfast_cli.jobs import costs, feed
 from holdfast_cli.jobs.curve import Curve, Sparkline, sentences
 from holdfast_cli.terminal import formats
 from holdfast_cli.terminal.fitted_table import Column, Fitting
+from holdfast_protocol.reasons import STORAGE_UNREACHABLE
 
 EVENTS_SHOWN = 8
 LEAST_SHOWN = 2  # attempts, and Events, that a small screen shows too
@@ -200,6 +202,12 @@ def what_next(job: TrainingJob) -> str:
     return f"{said} The object is deleted at {formats.moment(end + ttl)}; its checkpoints stay."
 
 
+def saves_trouble(job: TrainingJob) -> str:
+    """Why saves wait or fail, as the job's conditions say it; empty if they do not."""
+    said = {one.type: one.message for one in job.status.conditions if one.status == "True"}
+    return said.get(STORAGE_UNREACHABLE) or said.get(CHECKPOINT_FAILING, "")
+
+
 def attempt_number(job: TrainingJob) -> str:
     """The number of the attempt that trains, or that trains next; without one, the newest number.
 
@@ -336,6 +344,9 @@ def job_screen(
         lines += 1
     if cost := costs.sentence(job):
         parts.append(cut(Text(cost, style="dim")))
+        lines += 1
+    if trouble := saves_trouble(job):
+        parts.append(cut(Text(trouble, style="yellow")))
         lines += 1
     if decision:
         why = Text.assemble((decision.action, "bold"), "  ", decision.message.replace("\n", " "))

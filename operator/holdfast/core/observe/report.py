@@ -21,6 +21,14 @@ class SavedCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Silence:
+    """A storage that does not answer the pod, since a time of the operator's clock, and what the newest call got."""
+
+    since: datetime
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class SlowRank:
     """A rank that was slow in the newest windows; times in seconds.
 
@@ -77,6 +85,7 @@ class Report:
     resume_note: str = ""
     checkpoint: SavedCheckpoint | None = None
     save_error: str | None = None  # why the last save failed; None once one has succeeded again
+    storage_silence: Silence | None = None  # the storage of checkpoints does not answer
     memory_warning: str | None = None  # why a save may get the trainer killed; None if there is memory for it
     slow_ranks: tuple[SlowRank, ...] = ()
     acknowledged: int = 0
@@ -90,6 +99,11 @@ class Report:
     def relayed(self) -> bool:
         """True if the launcher reports for a program without Holdfast's library: it resumes at a step of its own."""
         return RELAY in self.senders
+
+    @property
+    def cannot_save(self) -> bool:
+        """True if leaving now would lose what is not saved."""
+        return self.save_error is not None or self.storage_silence is not None
 
     @property
     def folder(self) -> bool:

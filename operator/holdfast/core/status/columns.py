@@ -13,6 +13,7 @@ from holdfast.core.status.long_waits import WAITING_FOR_ROOM, stuck_pod
 from holdfast.core.status.nodes_ready import show_nodes
 from holdfast.core.status.staging import REASON, is_staging
 from holdfast.core.status.start_blocked import trouble_of
+from holdfast_protocol.reasons import STORAGE_UNREACHABLE
 
 PROFILE_NOT_FOUND: Final = "ProfileNotFound"
 
@@ -84,6 +85,8 @@ def _reason(draft: Draft, s: Situation) -> str | None:
         return trouble.reason
     if s.sight is Sight.SILENT:
         return EndReason.NODE_SILENT
+    if s.report and s.report.storage_silence:
+        return STORAGE_UNREACHABLE
     return REASON if is_staging(draft) else None
 
 

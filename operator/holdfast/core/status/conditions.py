@@ -3,11 +3,13 @@
 from typing import Final, Literal, get_args
 
 from holdfast.api.attempt import AttemptState
+from holdfast.api.scalars import say_time
 from holdfast.api.status import Condition, Phase
 from holdfast.core.attempt.pause import PauseReason
 from holdfast.core.draft import Draft
 from holdfast.core.observe.situation import Sight, Situation
 from holdfast_protocol.gates import PEER_COPIES
+from holdfast_protocol.reasons import STORAGE_UNREACHABLE
 
 CHECKPOINT_FAILING: Final = "CheckpointFailing"
 FEATURE_OFF: Final = "FeatureOff"
@@ -35,6 +37,8 @@ def set_conditions(draft: Draft, s: Situation) -> None:
     # Saves fail: training goes on, but losing the pod costs more and more.
     failing = s.report.save_error if s.report else None
     _set_reported(draft, s, CHECKPOINT_FAILING, failing, true="SaveFailed", false="NotFailing")
+    silence = _storage_trouble(draft, s)
+    _set_reported(draft, s, STORAGE_UNREACHABLE, silence, true="NotServing", false="Serving")
     # The copy of the state for a save does not fit into the container's memory, so the kernel may kill the trainer.
     short = s.report.memory_warning if s.report else None
     _set_reported(draft, s, "MemoryShort", short, true="NoRoomForSave", false="Enough")
@@ -63,6 +67,22 @@ def _set_feature_off(draft: Draft) -> None:
         f" administrator sets featureGates.{gate.name}"
     )
     _warn(draft, FEATURE_OFF, message if is_off else "", true=gate.name, false=gate.name)
+
+
+def _storage_trouble(draft: Draft, s: Situation) -> str | None:
+    """Since when the storage does not answer, and what a loss of the node costs meanwhile. None if it answers."""
+    if s.report is None or (silence := s.report.storage_silence) is None:
+        return None
+    said = f"the storage of checkpoints has served no call since {say_time(silence.since)}"
+    saved = s.report.checkpoint or draft.status.checkpoint
+    if s.report.first_step is None and s.report.state in ("starting", "waiting"):
+        lost = "the program waits for it, and has trained no step yet"
+    elif saved is None:
+        lost = "saves wait, and there is no commit yet: if the node is lost now, all is lost"
+    else:
+        at = f"step {saved.step}, {say_time(saved.committed_at)}"
+        lost = f"saves wait, and the last commit is of {at}: if the node is lost now, what came after it is lost"
+    return f"{said}; {lost} ({silence.why})"
 
 
 def _set_reported(draft: Draft, s: Situation, kind: str, trouble: str | None, *, true: str, false: str) -> None:

@@ -11,6 +11,7 @@ from holdfast.core.status.conditions import CHECKPOINT_FAILING, find_condition
 from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_ROOM
 from holdfast.core.status.never_fits import NEVER_FITS
 from holdfast.core.status.staging import REASON as STAGING
+from holdfast_protocol.reasons import STORAGE_UNREACHABLE
 
 # for these reasons the decision says what the job waits for, and what to do
 _SAY_IT_ALL: Final = (EndReason.NEVER_ENDED, PROFILE_NOT_FOUND, WAITING_FOR_ROOM, STAGING)
@@ -50,7 +51,9 @@ def _next(draft: Draft) -> str:
         return (
             f"Node {status.node} does not answer. If no report arrives from there either, the job continues elsewhere."
         )
-    return _next_of(draft, attempt)
+    silent = find_condition(draft, STORAGE_UNREACHABLE)
+    trouble = f"{silent.message[:1].upper()}{silent.message[1:]}. " if silent and silent.status == "True" else ""
+    return trouble + _next_of(draft, attempt)
 
 
 def _goes_on(draft: Draft) -> str:
@@ -153,6 +156,7 @@ def _draining(draft: Draft, attempt: Attempt) -> str:
     if drain.deadline <= draft.now:
         return f"The time to leave is over ({drain.reason}): the job waits until the pod has ended.{after}"
     must = "save and leave" if draft.status.uses_checkpoints else "leave"
-    failing = find_condition(draft, CHECKPOINT_FAILING)
-    failed = f" Its last save failed: {failing.message}." if failing and failing.status == "True" else ""
+    failing, silent = find_condition(draft, CHECKPOINT_FAILING), find_condition(draft, STORAGE_UNREACHABLE)
+    is_said = silent is not None and silent.status == "True"
+    failed = f" Its last save failed: {failing.message}." if failing and failing.status == "True" and not is_said else ""
     return f"The attempt must {must} by {say_time(drain.deadline)} ({drain.reason}); {heard}.{failed}{after}"

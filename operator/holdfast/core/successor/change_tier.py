@@ -34,7 +34,7 @@ def may_move(turn: Turn) -> Move | None:
     draft, current = turn.draft, turn.attempt
     if current.departure or turn.notice or not may_overlap(draft) or not _may_be_better(draft, current):
         return None
-    if turn.report is None or turn.report.save_error:  # leaving would lose what is not saved
+    if turn.report is None or turn.report.cannot_save:  # leaving would lose what is not saved
         return None
     answer = ask(draft)
     if answer is None or not (current.first_step is not None or answer.choice.urgent):
@@ -65,7 +65,7 @@ class Switch(NamedTuple):
 def may_switch(turn: Turn) -> Switch | None:
     """The switch if its successor on the chosen tier waits at the fence, and leaving would lose nothing."""
     successor = turn.draft.status.successor
-    if successor is None or not is_ready(turn.draft) or (turn.report and turn.report.save_error):
+    if successor is None or not is_ready(turn.draft) or (turn.report and turn.report.cannot_save):
         return None
     if is_for_slow_node(turn.attempt, successor):
         return None
@@ -132,7 +132,7 @@ def must_leave(turn: Turn) -> Choice | None:
     draft, current, answer = turn.draft, turn.attempt, ask(turn.draft)
     if answer is None or not answer.choice.urgent or answer.choice.tier in (None, current.tier.name):
         return None
-    if current.departure or turn.notice or (turn.report and turn.report.save_error) or not _was_heard(turn):
+    if current.departure or turn.notice or (turn.report and turn.report.cannot_save) or not _was_heard(turn):
         return None
     return answer.choice if not may_overlap(draft) or not _may_wait(draft, current, answer.choice) else None
 

@@ -73,7 +73,7 @@ def _was_slow_elsewhere(turn: Turn, slow: SlowRank, node: str) -> bool:
 def may_replace(turn: Turn) -> Plan | None:
     """The plan if a rank is slow, and leaving its node is expected to save time."""
     draft, current, report = turn.draft, turn.attempt, turn.report
-    if report is None or not report.slow_ranks or report.save_error or current.departure or turn.notice:
+    if report is None or not report.slow_ranks or report.cannot_save or current.departure or turn.notice:
         return None
     if draft.status.successor or (current.return_after and not draft.is_due(current.return_after)):
         return None
@@ -118,7 +118,7 @@ def may_leave(turn: Turn) -> Attempt | None:
     successor = turn.draft.status.successor
     if successor is None or not is_for_slow_node(turn.attempt, successor) or not is_ready(turn.draft):
         return None
-    return None if turn.report is None or turn.report.save_error else successor
+    return None if turn.report is None or turn.report.cannot_save else successor
 
 
 def leave(turn: Turn, successor: Attempt) -> None:

@@ -25,6 +25,7 @@ from tests.support.decisions.snapshots import (
 from holdfast.api.attempt import AttemptState
 from holdfast.core.decide import decide
 from holdfast.core.decision import InspectPod
+from holdfast.core.observe.report import SavedCheckpoint, Silence
 from holdfast.core.observe.start_trouble import Inspection
 
 RUNNING = attempt(fenced=True, first_step=500)
@@ -193,6 +194,34 @@ def test_a_save_that_does_not_fit_into_the_memory_is_reported_before_it_begins()
     assert decide(replace(given, job=kept)).events == ()
     well = replace(given, now=at(60), job=kept, reports={"u-1": stepped(received_at=at(59))})
     assert told(settled(well))["MemoryShort"] == ("False", "Enough")
+
+
+SAVED = SavedCheckpoint(600, "s3://runs/vision/vit/manifests/600", 4096, at(-300))
+
+
+# Breaks if people learn of a storage that is away only when an attempt has ended, or not what a loss would cost now.
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"checkpoint": SAVED}, "saves wait, and the last commit is of step 600, 2026-11-21T08:55:00Z: if the node"),
+        ({"checkpoint": SAVED, "state": "saving"}, "saves wait, and the last commit is of step 600"),
+        ({}, "saves wait, and there is no commit yet: if the node is lost now, all is lost"),
+        ({"state": "starting", "first_step": None}, "the program waits for it, and has trained no step yet"),
+        ({"state": "waiting", "first_step": None}, "the program waits for it, and has trained no step yet"),
+    ],
+)
+def test_a_storage_that_does_not_answer(changes, wanted):
+    silence = Silence(at(-4), "s3://runs cannot be reached: refused")
+    given = snapshot(job(status(RUNNING)), pod(), reports=[stepped(storage_silence=silence, **changes)])
+    first = settled(given)
+    assert (told(first)["StorageUnreachable"], first.status.reason) == (("True", "NotServing"), "StorageUnreachable")
+    (event,) = [one for one in first.events if one.reason == "StorageUnreachable"]
+    assert event.message.startswith("the storage of checkpoints has served no call since 2026-11-21T08:59:56Z; " + wanted)
+    assert event.message.endswith("(s3://runs cannot be reached: refused)")
+    assert first.status.next.startswith(f"T{event.message[1:]}. ")
+    well = replace(given, now=at(60), job=stored(given.job, first.status), reports={"u-1": stepped(received_at=at(59))})
+    assert (told(settled(well))["StorageUnreachable"], settled(well).status.reason) == (("False", "Serving"), None)
+    assert "served" not in settled(well).status.next
 
 
 def test_another_error_text_alone_is_not_written():

@@ -157,3 +157,7 @@ def test_a_job_that_must_leave_names_the_storage_that_fails():
     leaves = {**CURRENT, "state": "Draining", "drain": DRAIN}
     assert "Its last save failed: StorageUnreachable: s3." in said({"current": leaves, "conditions": [failing]})
     assert "failed" not in said({"current": leaves, "conditions": [{**failing, "status": "False"}]})
+    silent = {**failing, "type": "StorageUnreachable", "message": "the storage is silent"}
+    both = said({"current": leaves, "conditions": [failing, silent]})
+    assert both.startswith("The storage is silent. The attempt must ")
+    assert "failed" not in both, "one cause, said once"

@@ -19,6 +19,7 @@ from holdfast_train.errors import (
     StorageNotAtomicError,
     StorageUnreachableError,
 )
+from holdfast_train.progress import Silence
 from holdfast_train.storage import folder
 from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.opening import open_storage
@@ -97,6 +98,52 @@ def test_a_shortened_deadline_ends_the_tries() -> None:
         with pytest.raises(StorageUnreachableError):
             patient.put("key", b"x")
     assert clock.now < 25
+
+
+def listened(storage: MemoryStorage, clock: Clock) -> tuple[RetryingStorage, list[Silence | None]]:
+    told: list[Silence | None] = []
+    return RetryingStorage(storage, clock=lambda: clock.now, sleep=clock.sleep, on_silence=told.append), told
+
+
+def test_a_silence_is_told_soon_and_once_and_so_is_its_end() -> None:
+    """Breaks if an outage is known only when a call gives it up, after a minute."""
+    clock, storage = Clock(), MemoryStorage()
+    patient, told = listened(storage, clock)
+    begins: list[float] = []
+
+    def before(method: str, key: str) -> None:
+        begins.extend([clock.now] if told and not begins else [])
+        if clock.now < 30:
+            raise StorageUnreachableError("down")
+
+    storage.before = before
+    with patient.within(60):
+        patient.put("key", b"x")
+    assert told == [Silence(0.0, "down"), None]
+    assert begins[0] < 8
+
+
+def test_a_call_that_gives_up_tells_the_silence_and_a_refusal_ends_it() -> None:
+    clock, storage = Clock(), MemoryStorage()
+    patient, told = listened(storage, clock)
+    down_until(storage, clock, 5)
+    for _ in range(2):
+        with pytest.raises(StorageUnreachableError):
+            patient.get("key")  # outside of `within`: one try
+    assert told == [Silence(0.0, "down")]
+    clock.now = 5
+    with pytest.raises(KeyMissingError):
+        patient.apart().get("key")
+    assert told == [Silence(0.0, "down"), None]
+
+
+def test_a_store_that_refuses_now_and_then_is_not_away() -> None:
+    clock = Clock()
+    patient, told = listened(flickering(clock, 0.1), clock)
+    with patient.within(10):
+        for number in range(100):
+            patient.put(f"key-{number}", b"x")
+    assert told == []
 
 
 def test_refusal_is_an_answer() -> None:
