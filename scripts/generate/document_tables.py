@@ -14,7 +14,7 @@ from holdfast_protocol.hang import Hang
 from holdfast_protocol.member import MemberOrder, MemberReport
 from holdfast_protocol.orders import Order, Orders
 from holdfast_protocol.rank_verdict import RankVerdict
-from holdfast_protocol.report import FirstStep, ProgressReport, Resumed, Saved, SlowRank, Staging
+from holdfast_protocol.report import FirstStep, ProgressReport, Resumed, Saved, Silence, SlowRank, Staging
 from holdfast_protocol.verdict import Verdict
 
 SHOWN: Final = (
@@ -25,6 +25,7 @@ SHOWN: Final = (
     ("First step", FirstStep),
     ("Resumed", Resumed),
     ("Saved", Saved),
+    ("Silence of the storage", Silence),
     ("Staging", Staging),
     ("Slow rank", SlowRank),
     ("Orders", Orders),

@@ -156,7 +156,8 @@ class Failure(Model):
     max_fruitless: Annotated[int, Field(strict=True, ge=1, le=1000)] = 20
     """After this many attempts in a row that were lost, or failed, without progress, the job ends as Failed. With
     Holdfast's checkpoints, progress is a newer checkpoint: steps after it are trained again. A program that only
-    reports its steps makes progress with its first step; a program that reports nothing, by running for five minutes.
+    reports its steps makes progress with its first step; a program that reports none, with a saved checkpoint of its
+    folder, or by running for five minutes.
     Attempts that got no node do not count, and neither do those whose Spot node the cluster took back, or whose node
     was announced to go."""
 

@@ -102,8 +102,8 @@ class Progress(FigureFields):
 class CheckpointStatus(Model):
     """The newest committed checkpoint."""
 
-    step: Step
-    """Step at which the checkpoint was saved."""
+    step: Step | None = None
+    """Step at which the checkpoint was saved. Not set if the name that a program as it is gave it says none."""
     uri: Annotated[str, Clip(2048)]
     """Address of the checkpoint."""
     bytes: Step = 0

@@ -117,7 +117,9 @@ def _conditions(job: JobView) -> Samples:
 
 
 def _step(job: JobView) -> float | None:
-    return job.status.progress.step if job.status.progress.updated_at else None
+    """None too if nothing shows that the program tells its steps: a step that stands at 0 would look like a hang."""
+    progress = job.status.progress
+    return progress.step if progress.step or (progress.updated_at and job.status.uses_checkpoints) else None
 
 
 def _share(job: JobView) -> float | None:
@@ -229,7 +231,7 @@ FAMILIES = (
     _gauge("training_loss_finite", "0 if the newest training loss is NaN or infinite, otherwise 1", _loss_finite),
     Family("training_metric", "Newest value of a metric that the program reported; the label is its name", _metrics,
            ("name",)),
-    _gauge("checkpoint_step", "Step of the newest committed checkpoint",
+    _gauge("checkpoint_step", "Step of the newest committed checkpoint; no sample if its name says none",
            lambda job: job.status.checkpoint.step if job.status.checkpoint else None),
     _gauge("checkpoint_timestamp_seconds", "When the newest checkpoint was committed, in seconds since 1970",
            _checkpoint_time),

@@ -160,7 +160,8 @@ def _after(before: Report | None, body: ProgressReport, now: datetime, put_back:
 
 
 def _newest(before: SavedCheckpoint | None, saved: Saved | None) -> SavedCheckpoint | None:
-    if saved is None or (before is not None and saved.step < before.step):
+    """The newer one: reports may overtake each other. Without steps, the newest report counts."""
+    if saved is None or (before is not None and saved.step is not None and saved.step < (before.step or 0)):
         return before
     took = timedelta(seconds=min(max(float(saved.seconds), 0.0), LONGEST_SAVE))
     return SavedCheckpoint(saved.step, saved.uri, saved.bytes, datetime.fromisoformat(saved.committed_at), took)

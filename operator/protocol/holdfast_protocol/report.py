@@ -65,8 +65,6 @@ class Resumed:
 class Saved:
     """The newest checkpoint that this pod committed."""
 
-    step: int = kind.whole(REQUIRED)
-    """Its step."""
     uri: str = kind.text(REQUIRED, least=0, most=MAX_URI)
     """Its address."""
     bytes: int = kind.whole(REQUIRED, most=MAX_SIZE)
@@ -75,6 +73,8 @@ class Saved:
     """From the beginning of the save to its commit."""
     committed_at: str = kind.moment(REQUIRED)
     """When it was committed."""
+    step: int | None = kind.whole()
+    """Its step; not set if the name that the program gave it says none."""
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ PROGRESS = (
            "not training", Query(time_left(where=CHOSEN), JOB)),
     curves("Steps that are not saved", "Steps since the newest checkpoint: what an interruption without notice costs.",
            "none",
-           "no checkpoint yet", Query(f"clamp_min({UNSAVED}, 0)", JOB), custom=STEPS, decimals=0),
+           "no checkpoint with a step yet", Query(f"clamp_min({UNSAVED}, 0)", JOB), custom=STEPS, decimals=0),
     curves("Checkpoint age over time", "Age of the newest checkpoint while the job trains, and the time after which "
            "the next one is due (spec.checkpoint.every).", "s", "not training, or no checkpoint yet",
            Query(AGE, JOB), one("holdfast_job_checkpoint_interval_seconds", f"{JOB} due")),

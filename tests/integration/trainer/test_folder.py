@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.support.http.progress_endpoint import Endpoint
 from tests.support.http.s3_server import S3Server
-from tests.support.trainer.folders import content, hugging_face, identity, pod
+from tests.support.trainer.folders import archive, content, hugging_face, identity, pod
 from tests.support.waiting import wait_for
 
 from holdfast_protocol.settings import Keep
@@ -102,7 +102,8 @@ def test_killed_at_any_moment(store: tuple[str, dict[str, str], Storage], tmp_pa
     assert content(path) == wanted[int(path.name.rpartition("-")[2])]
 
 
-# Breaks if a checkpoint is given up because the storage does not answer, or if nothing is said of it, also at the start.
+# Breaks if a checkpoint is given up because the storage does not answer, or if nothing is said of it, or of a start
+# that waits.
 def test_outage(s3: S3Server, tmp_path: Path, endpoint: Endpoint) -> None:
     root, prefix = tmp_path / "outputs", f"folder/{uuid.uuid4().hex}"
     s3.kill()
@@ -124,6 +125,20 @@ def test_outage(s3: S3Server, tmp_path: Path, endpoint: Endpoint) -> None:
     storage = S3Storage(s3.bucket, prefix, s3.reached)
     log = CommitLog(storage, identity())
     assert [commit.step for commit in log.refresh().commits] == [5]
+
+
+# Breaks if a checkpoint whose name says no step is saved, and the operator is not told of it.
+def test_a_checkpoint_without_a_step_is_reported(tmp_path: Path, endpoint: Endpoint) -> None:
+    (tmp_path / "volume").mkdir()
+    root = tmp_path / "outputs"
+    writer = Writer(root, f"file://{tmp_path}/volume/job", 1, tmp_path, **endpoint.variables)
+    try:
+        assert writer.is_ready()
+        archive(root / "last.pt", b"weights" * 100_000)
+        told = endpoint.wait_for(lambda report: report["checkpoint"] is not None, 120)["checkpoint"]
+    finally:
+        writer.kill()
+    assert (told.get("step"), told["bytes"] > 700_000) == (None, True)
 
 
 # Breaks if a look at very many files takes the time of the program, or a checkpoint with them cannot be saved.

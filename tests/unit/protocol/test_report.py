@@ -164,7 +164,14 @@ REPORTS = st.builds(
     fenced=st.booleans(),
     resumed_from=st.none() | st.builds(Resumed, st.integers(0, 9), TEXTS, TEXTS),
     checkpoint=st.none()
-    | st.builds(Saved, st.integers(0, 9), TEXTS, st.integers(0, 9), DECIMALS, st.just("2026-11-21T12:00:00+00:00")),
+    | st.builds(
+        Saved,
+        TEXTS,
+        st.integers(0, 9),
+        DECIMALS,
+        st.just("2026-11-21T12:00:00+00:00"),
+        st.none() | st.integers(0, 9),
+    ),
     save_error=st.none() | TEXTS,
     storage_silence=st.none() | st.builds(Silence, DECIMALS, st.just("refused")),
     slow_ranks=st.lists(

@@ -64,6 +64,22 @@ def test_the_figures_of_a_job() -> None:
         assert line in lines
 
 
+# Breaks if a job that saves all the time looks like one without a checkpoint, or like one that hangs, because nothing
+# of it says a step.
+def test_a_job_without_steps_has_the_metrics_of_its_checkpoints() -> None:
+    saved = {"uri": "s3://b/p", "bytes": 9, "committedAt": "2026-11-21T11:58:00Z"}
+    lines = scrape(job(phase="Running", progress={"updatedAt": "2026-11-21T11:59:00Z"}, checkpoint=saved))
+    assert f"holdfast_job_checkpoint_timestamp_seconds{{{WHERE}}} {T0.timestamp() - 120}" in lines
+    assert f"holdfast_job_checkpoint_bytes{{{WHERE}}} 9.0" in lines
+    assert not any(line.startswith(("holdfast_job_checkpoint_step", "holdfast_job_step{")) for line in lines)
+
+
+def test_a_program_with_a_run_that_has_trained_no_step_is_at_step_0() -> None:
+    """Breaks if the alert for a training that stands still cannot see one that hangs in its first step."""
+    lines = scrape(job(progress={"updatedAt": "2026-11-21T11:59:00Z"}, fencedProgram="known"))
+    assert f"holdfast_job_step{{{WHERE}}} 0.0" in lines
+
+
 def test_metrics_of_the_program() -> None:
     metrics = [{"name": "accuracy", "value": "0.9"}, {"name": "top5", "value": "nan"}, {"name": "odd", "value": "?"}]
     lines = [line for line in scrape(job(progress={"step": 1, "metrics": metrics})) if "training_metric" in line]

@@ -86,6 +86,18 @@ def test_the_relay_and_the_writer_of_the_folder_are_one_report(order: tuple[int,
     assert desk.report.first_step == 25
 
 
+def test_checkpoints_without_a_step_follow_each_other() -> None:
+    """Breaks if such a checkpoint is refused or ignored: its job would look like one that saves nothing."""
+    desk, saved = Desk(), []
+    desk.book.saved = saved.append
+    first, second = ({**SAVED, "step": None, "uri": f"s3://b/{name}"} for name in "pq")
+    desk.say("Folder")
+    for told in (SAVED, first, second, SAVED, {**SAVED, "step": 4}):
+        desk.say("Folder", checkpoint=told)
+    assert [one.step for one in saved] == [5, None, None, 5]
+    assert desk.report.checkpoint.step == 5
+
+
 def test_what_was_saved_before_the_operator_listened_is_not_counted_as_new() -> None:
     """Breaks if an operator that restarts counts a checkpoint again because another sender was faster."""
     desk, saved = Desk(), []

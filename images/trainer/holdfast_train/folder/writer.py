@@ -272,9 +272,8 @@ class FolderWriter:
         what = f"the checkpoint {unit.name} {step} is" if unit.name else f"the checkpoint files {step} are"
         new, old = (f"{size / (1 << 20):.1f} MiB" for size in (saved.uploaded, saved.reused))
         say(f"{what} saved: {new} uploaded, {old} were there, {saved.seconds:.1f} s")
-        if unit.step is not None:
-            took = f"{saved.seconds:.3f}"
-            self._progress.checkpoint = report.Saved(unit.step, saved.uri, saved.size, took, saved.committed_at)
+        took = f"{saved.seconds:.3f}"
+        self._progress.checkpoint = report.Saved(saved.uri, saved.size, took, saved.committed_at, unit.step)
         self._write_verdict("running", "")
         self._poke()
 

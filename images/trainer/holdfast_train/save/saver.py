@@ -66,8 +66,9 @@ class Saver:
 
     `opened` is sent to each writer. On rank 0, `on_result` is called in a thread with the name and the result of each
     save, `on_kept` with the name and the reason when the writer keeps a save, to try it again, and `on_silence` with a
-    silence of the storage, and with None at its end. `apart`: what is saved for each rank, the same on all ranks. `shortage`: why the copies of the state of all ranks of the pod may get
-    the trainer killed; empty if there is memory for them.
+    silence of the storage, and with None at its end. `apart`: what is saved for each rank, the same on all ranks.
+    `shortage`: why the copies of the state of all ranks of the pod may get the trainer killed; empty if there is memory
+    for them.
     """
 
     def __init__(

@@ -140,7 +140,7 @@ class SaveSchedule:
         self.saved_step = saved.step
         self.failure = self._progress.save_error = None
         took = f"{saved.seconds:.3f}"
-        self._progress.checkpoint = report.Saved(saved.step, saved.uri, saved.size, took, saved.committed_at)
+        self._progress.checkpoint = report.Saved(saved.uri, saved.size, took, saved.committed_at, saved.step)
 
     def record_failed(self, error: StorageError, *, is_kept: bool = False) -> StorageError:
         """A save has failed, and is due again soon. Return the new `failure`, to be raised if it was the last save.

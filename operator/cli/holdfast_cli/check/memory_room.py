@@ -29,7 +29,9 @@ class State:
 def stored_state(status: TrainingJobStatus) -> State | None:
     """The size of the state as the newest checkpoint of the job has it; None if there is none."""
     saved = status.checkpoint
-    return State(saved.bytes, f"the newest checkpoint, of step {saved.step}") if saved and saved.bytes else None
+    if saved is None or not saved.bytes:
+        return None
+    return State(saved.bytes, "the newest checkpoint" + ("" if saved.step is None else f", of step {saved.step}"))
 
 
 def check_memory(trainer: Trainer, tiers: Iterable[Tier], state: State, report: Report) -> None:

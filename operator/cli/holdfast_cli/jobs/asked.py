@@ -14,6 +14,7 @@ from holdfast.api.status import Phase
 from holdfast.runtime.apiserver.client import Client
 from holdfast_cli.cluster import job_api
 from holdfast_cli.errors import CliError
+from holdfast_cli.jobs import view
 from holdfast_cli.terminal import formats
 from holdfast_train.exchange.progress_bar import format_size
 
@@ -120,7 +121,7 @@ def checkpoint_outcome(before: TrainingJob, request_id: str) -> Outcome:
             return None
         if saved and (old is None or saved.committed_at > old):
             size = f" ({format_size(saved.bytes)})" if saved.bytes else ""
-            return f"saved step {formats.count(saved.step)}{size}: {saved.uri}"
+            return f"saved {view.checkpoint_words(saved)}{size}: {saved.uri}"
         refuse_final(job)
         if job.status.attempt != before.status.attempt:
             raise CliError(

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from holdfast.api.attempt import Attempt, AttemptRecord, EndKind
 from holdfast.api.objects import JOB_COLUMNS, TrainingJob
-from holdfast.api.status import Forecast, Phase
+from holdfast.api.scalars import say_time
+from holdfast.api.status import CheckpointStatus, Forecast, Phase
 from holdfast.core.status.conditions import CHECKPOINT_FAILING
 from holdfast_cli.cluster.job_api import Line, Unreadable
 from holdfast_cli.jobs import costs, feed
@@ -172,10 +173,9 @@ def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
     for _ in range(4):
         grid.add_column(no_wrap=True)
     saved = status.checkpoint
-    none = "none yet" if status.uses_checkpoints or not status.progress.step else "not known to Holdfast"
-    if job.spec.checkpoint.folder is not None:  # one whose name says no step may be saved: status does not show it
-        none = "none with a step"
-    checkpoint = f"step {formats.count(saved.step)}, {formats.ago(saved.committed_at, now)}" if saved else none
+    known = status.uses_checkpoints or job.spec.checkpoint.folder is not None or not status.progress.step
+    none = "none yet" if known else "not known to Holdfast"
+    checkpoint = f"{checkpoint_words(saved)}, {formats.ago(saved.committed_at, now)}" if saved else none
     spark = "" if losses.past else formats.sparkline(losses.values(), SPARK)
     loss = Text.assemble(loss_text(status.progress.loss, "bold"), "  ", (spark, "cyan"))
     rows: list[tuple[str, RenderableType, str, RenderableType]] = [
@@ -189,6 +189,11 @@ def summary(job: TrainingJob, now: datetime, losses: Losses) -> Table:
     for left, value, right, other in rows:
         grid.add_row(Text(left, style="dim"), value, Text(right, style="dim"), other)
     return grid
+
+
+def checkpoint_words(saved: CheckpointStatus) -> str:
+    """`step 1,200`, or that the name which the program gave the checkpoint says no step."""
+    return "one without a step" if saved.step is None else f"step {formats.count(saved.step)}"
 
 
 def what_next(job: TrainingJob) -> str:
@@ -383,6 +388,6 @@ def plain_state(job: TrainingJob) -> str:
     places = (("tier", status.tier), ("node", status.node), ("nodes", status.ready_nodes))
     parts += [f"{name}={value}" for name, value in places if value]
     parts += [f"step={steps(job).replace(' ', '')}", f"loss={status.progress.loss or formats.NOTHING}"]
-    if status.checkpoint:
-        parts.append(f"checkpoint={status.checkpoint.step}")
+    if saved := status.checkpoint:
+        parts.append(f"checkpoint={say_time(saved.committed_at) if saved.step is None else saved.step}")
     return " ".join(parts)

@@ -184,7 +184,7 @@ async def _prepare(client: Client, job: TrainingJob, asked: Asked) -> tuple[dict
         raise CliError(f"{name} saves files with checkpoint.folder: a package is made of the objects of a Run")
     if asked.step is None and not asked.best:
         saved = job.status.checkpoint
-        if saved is None:
+        if saved is None or saved.step is None:  # that of a Run has a step
             raise CliError(
                 f"{name} has no checkpoint yet", code=ExitCode.NOT_FOUND, hint="try again after the job's first save"
             )

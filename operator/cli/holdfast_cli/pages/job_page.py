@@ -105,7 +105,7 @@ def job_figures(inputs: JobInputs) -> list[Figure]:
     )
     found.append(Figure("Interruptions", formats.count(status.restarts.interruptions), lost))
     if saved:
-        found.append(Figure("Checkpoint", f"step {formats.count(saved.step)}", formats.ago(saved.committed_at, now)))
+        found.append(Figure("Checkpoint", view.checkpoint_words(saved), formats.ago(saved.committed_at, now)))
     if (goodput := formats.number(ledger.goodput)) is not None:
         found.append(Figure("Goodput", f"{goodput:.1%}", "of the time in steps that were kept"))
     if ledger.spent:

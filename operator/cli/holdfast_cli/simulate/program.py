@@ -224,7 +224,7 @@ class Pod:
         if step is not None and self._trains_at is not None and step > self._base:
             first, first_at = self._base + 1, self._trains_at + self.durations.pace
             step_at = self._trains_at + (step - self._base) * self.durations.pace
-        if self._fenced and (safe := self._safe(now)) > (self._saved.step if self._saved else self._base):
+        if self._fenced and (safe := self._safe(now)) > self._committed:
             self._saved = SavedCheckpoint(safe, "sim:/", 0, now, self.durations.save)
         return Report(
             pod_uid=self.uid,
@@ -299,9 +299,14 @@ class Pod:
         self.storage.step = max(self.storage.step, step)
         self._saved = SavedCheckpoint(step, "sim:/", 0, now, self.durations.save)
 
+    @property
+    def _committed(self) -> int:
+        """The step of its newest commit, or where it resumed."""
+        return self._base if self._saved is None or self._saved.step is None else self._saved.step
+
     def _safe(self, now: datetime) -> int:
-        saved = self._saved.step if self._saved else self._base
-        return max(self.storage.safe(self._base, self.step(now), self.durations.pace), saved) if self._fenced else 0
+        safe = self.storage.safe(self._base, self.step(now), self.durations.pace)
+        return max(safe, self._committed) if self._fenced else 0
 
     def _end(self, now: datetime) -> None:
         self.ended_at = now

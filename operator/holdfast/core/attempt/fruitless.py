@@ -2,8 +2,9 @@
 
 What progress is depends on what the program tells. With Holdfast's checkpoints it is a newer checkpoint: the next
 attempt trains everything after it again, so steps that were not saved are not progress. A program that only reports its
-steps has progressed with its first step, because nothing is known of what it saves. A program that reports nothing has
-progressed if it ran for five minutes: what stops it at its start, such as a broken mount, stops it earlier.
+steps has progressed with its first step, because nothing is known of what it saves. A program that reports no steps has
+progressed if a checkpoint of its folder was saved, or if it ran for five minutes: what stops it at its start, such as a
+broken mount, stops it earlier.
 
 An attempt without progress is counted where its cause is. If its Spot node was taken back, or was announced to go, the
 job has no part in it: only the tier rests, so that in a storm of interruptions the next attempts begin elsewhere. A
@@ -14,12 +15,14 @@ from collections import Counter
 from datetime import datetime, timedelta
 
 from holdfast.api.attempt import EndKind, EndReason
+from holdfast.api.status import CheckpointStatus
 from holdfast.core.attempt.delays import backoff
 from holdfast.core.attempt.taken import was_node_taken
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.capacity import knowledge
 from holdfast.core.draft import Draft
 from holdfast.core.observe.notices import NOTICE_REASONS
+from holdfast.core.observe.report import SavedCheckpoint
 from holdfast.core.observe.verdict import parse_verdict
 from holdfast.core.turn import Turn
 from holdfast_protocol import reasons
@@ -30,11 +33,11 @@ TRIES = 3  # fruitless attempts on a tier until it rests
 
 
 def made_progress(turn: Turn) -> bool:
-    """True if the attempt took a step of its own or, if it reports no steps, ran for a while.
+    """True if the attempt took a step of its own or, if it reports no steps, saved a checkpoint or ran for a while.
 
     Then the next attempt starts without a delay: what ended this one does not prevent a start.
     """
-    if turn.attempt.first_step is not None:
+    if turn.attempt.first_step is not None or (not turn.attempt.fenced and _own_commit(turn) is not None):
         return True
     started, trainer = trainer_started(turn, turn.attempt.raised_at), turn.pod.trainer if turn.pod else None
     until = min((trainer.ended_at if trainer else None) or turn.now, turn.now)
@@ -120,12 +123,16 @@ def _gained(turn: Turn) -> bool:
 
 def _saved_steps(turn: Turn) -> list[int]:
     """The steps that the attempt saved, as its trainer and its launcher report them."""
-    attempt, status, trainer = turn.attempt, turn.draft.status, turn.pod.trainer if turn.pod else None
+    trainer, saved = turn.pod.trainer if turn.pod else None, _own_commit(turn)
     verdict = parse_verdict(trainer.message) if trainer and trainer.ended else None
     last = verdict.step if verdict and verdict.reason == reasons.SAVED_AND_LEFT else None
     steps = [step for step in (verdict.saved_step if verdict else None, last) if step is not None]
+    return steps if saved is None or saved.step is None else [*steps, saved.step]
+
+
+def _own_commit(turn: Turn) -> SavedCheckpoint | CheckpointStatus | None:
+    """The newest commit of the attempt, as it has reported it to this operator or to an earlier one."""
     if turn.report is not None and turn.report.checkpoint is not None:
-        steps.append(turn.report.checkpoint.step)
-    elif status.checkpoint and attempt.scheduled_at and status.checkpoint.committed_at > attempt.scheduled_at:
-        steps.append(status.checkpoint.step)  # reported to an earlier operator
-    return steps
+        return turn.report.checkpoint
+    known, since = turn.draft.status.checkpoint, turn.attempt.scheduled_at
+    return known if known is not None and since is not None and known.committed_at > since else None

@@ -344,10 +344,11 @@ def _done(status: TrainingJobStatus, report: Report | None) -> int:
 def _saved(status: TrainingJobStatus, report: Report | None) -> int:
     """The newest step that an interruption cannot take: of the newest commit, or where the attempt resumed."""
     begun = status.current.first_step if status.current else None
-    if status.checkpoint is None and begun is None:
-        return status.progress.step
     commits = (status.checkpoint, report.checkpoint if report else None)
-    return max((begun or 1) - 1, *(commit.step if commit else 0 for commit in commits))
+    steps = [one.step for one in commits if one is not None and one.step is not None]
+    if begun is None and not steps:
+        return status.progress.step
+    return max([(begun or 1) - 1, *steps])
 
 
 def _missing(goal: int | None, pace: float | None) -> Missing | None:

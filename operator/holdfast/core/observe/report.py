@@ -11,9 +11,9 @@ from holdfast_protocol.report import FOLDER, LIBRARY, RELAY, STAGER, Sender, Sta
 
 @dataclass(frozen=True, slots=True)
 class SavedCheckpoint:
-    """A commit that a trainer reported."""
+    """A commit that a trainer reported. `step`: None if the name that the program gave it says none."""
 
-    step: int
+    step: int | None
     uri: str
     bytes: int
     committed_at: datetime

@@ -80,7 +80,7 @@ def _storage_trouble(draft: Draft, s: Situation) -> str | None:
     elif saved is None:
         lost = "saves wait, and there is no commit yet: if the node is lost now, all is lost"
     else:
-        at = f"step {saved.step}, {say_time(saved.committed_at)}"
+        at = ("" if saved.step is None else f"step {saved.step}, ") + say_time(saved.committed_at)
         lost = f"saves wait, and the last commit is of {at}: if the node is lost now, what came after it is lost"
     return f"{said}; {lost} ({silence.why})"
 

@@ -82,7 +82,7 @@ def _progress(draft: Draft, report: Report, *, running: bool) -> Progress:
     goal = draft.snapshot.job.spec.goal.steps or report.steps
     step = report.step if report.step is not None else draft.status.progress.step
     if report.step is None and report.folder and report.checkpoint is not None:
-        step = max(step, report.checkpoint.step)  # the program tells no step, and has done these at least
+        step = max(step, report.checkpoint.step or 0)  # the program tells no step, and has done these at least
     if draft.status.phase is Phase.COMPLETED:
         running = False
     figures = report.figures.after(_figures(draft.status.progress))

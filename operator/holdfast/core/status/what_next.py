@@ -157,6 +157,6 @@ def _draining(draft: Draft, attempt: Attempt) -> str:
         return f"The time to leave is over ({drain.reason}): the job waits until the pod has ended.{after}"
     must = "save and leave" if draft.status.uses_checkpoints else "leave"
     failing, silent = find_condition(draft, CHECKPOINT_FAILING), find_condition(draft, STORAGE_UNREACHABLE)
-    is_said = silent is not None and silent.status == "True"
-    failed = f" Its last save failed: {failing.message}." if failing and failing.status == "True" and not is_said else ""
+    is_new = failing and failing.status == "True" and not (silent and silent.status == "True")  # it is said once
+    failed = f" Its last save failed: {failing.message}." if failing and is_new else ""
     return f"The attempt must {must} by {say_time(drain.deadline)} ({drain.reason}); {heard}.{failed}{after}"

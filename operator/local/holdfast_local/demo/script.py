@@ -42,7 +42,7 @@ class Script:
         `nodes`: the node of each rank of the current attempt.
         """
         scene, attempt, saved = self.next_scene, job.status.current, job.status.checkpoint
-        if scene is None or attempt is None or saved is None or not self._is_new(attempt):
+        if scene is None or attempt is None or saved is None or saved.step is None or not self._is_new(attempt):
             return None
         node = nodes.get(scene.rank)
         start, step = attempt.first_step, job.status.progress.step

@@ -50,6 +50,29 @@ def test_screen_of_a_job_without_a_status() -> None:
     assert "none yet" in shown
 
 
+def test_a_checkpoint_without_a_step_is_shown_with_its_age() -> None:
+    """Breaks if a job that saves all the time looks like one that saves nothing."""
+    saved = {"uri": "s3://b/p", "bytes": 9, "committedAt": "2026-11-21T09:02:50Z"}
+    unnamed = running_job({"checkpoint": saved})
+    assert "one without a step, 10s ago" in text(view.job_screen(unnamed, [], NOW, view.Losses()))
+    assert view.plain_state(unnamed).endswith(" checkpoint=2026-11-21T09:02:50Z")
+
+
+# Breaks if a person who watches a job does not see that its saves wait, or reads the same outage twice.
+def test_trouble_with_saves_is_on_the_screen() -> None:
+    kinds = {"CheckpointFailing": "a save failed", "StorageUnreachable": "the storage is silent"}
+    both = [
+        {"type": kind, "status": "True", "reason": "x", "message": said, "lastTransitionTime": "2026-11-21T09:02:50Z"}
+        for kind, said in kinds.items()
+    ]
+    seen = text(view.job_screen(running_job({"conditions": both}), [], NOW, view.Losses()))
+    assert "the storage is silent" in seen
+    assert "a save failed" not in seen
+    assert "a save failed" in text(view.job_screen(running_job({"conditions": both[:1]}), [], NOW, view.Losses()))
+    over = [{**one, "status": "False"} for one in both]
+    assert "sil" not in text(view.job_screen(running_job({"conditions": over}), [], NOW, view.Losses()))
+
+
 def test_only_the_newest_events_are_shown() -> None:
     events = [Line(str(i), NOW, warning=False, reason=f"Event{i:02}", message="") for i in range(20)]
     shown = text(view.job_screen(running_job(), events, NOW, view.Losses()))

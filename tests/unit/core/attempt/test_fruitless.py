@@ -1,5 +1,7 @@
 """Attempts in a row without progress end the job; what progress is depends on what the program tells."""
 
+from dataclasses import replace
+
 import pytest
 from tests.support.decisions.snapshots import (
     at,
@@ -11,6 +13,7 @@ from tests.support.decisions.snapshots import (
     node,
     nodes,
     pod,
+    report,
     settled,
     silent,
     snapshot,
@@ -95,6 +98,15 @@ def test_a_program_that_only_reports_its_steps_makes_progress_with_the_first():
 def test_a_program_that_reports_nothing_makes_progress_by_running_for_five_minutes(ran, count):
     killed = container(started_at=at(-ran), ended=True, ended_at=at(0), exit_code=137)
     assert lost(attempt(started_at=at(-ran)), pod(phase="Failed", trainer=killed)).fruitless_attempts == count
+
+
+# Breaks if a program that reports no steps is said to get no further, although its checkpoints are saved.
+@pytest.mark.parametrize(("commit", "count"), [(replace(saved(0), step=None), 0), (None, 8)])
+def test_a_program_without_steps_makes_progress_with_a_checkpoint(commit, count):
+    killed = container(started_at=at(-100), ended=True, ended_at=at(0), exit_code=137)
+    told = report(senders=("Folder",), fenced=False, checkpoint=commit)
+    gone = pod(phase="Failed", trainer=killed)
+    assert lost(attempt(started_at=at(-100)), gone, reports=[told]).fruitless_attempts == count
 
 
 def test_waiting_for_a_node_never_counts():

@@ -40,6 +40,12 @@ def test_after_an_interruption_work_is_left_from_the_checkpoint_on():
     assert view(after.model_copy(update={"checkpoint": None, "progress": Progress(step=850)})).work == 99_150
 
 
+def test_a_checkpoint_without_a_step_does_not_say_how_much_is_left():
+    after = status(attempt(2, AttemptState.STARTING), checkpoint=saved(None), tiers=(known(pace=SECOND),))
+    assert view(after.model_copy(update={"progress": Progress(step=850)})).work == 99_150
+    assert view(status(training(), checkpoint=saved(None))).at_risk == view(status(training())).at_risk
+
+
 def test_a_checkpoint_may_be_newer_than_what_was_said():
     assert view(status(training(), checkpoint=saved(950))).work == 99_050
 

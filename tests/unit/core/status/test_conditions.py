@@ -216,7 +216,8 @@ def test_a_storage_that_does_not_answer(changes, wanted):
     first = settled(given)
     assert (told(first)["StorageUnreachable"], first.status.reason) == (("True", "NotServing"), "StorageUnreachable")
     (event,) = [one for one in first.events if one.reason == "StorageUnreachable"]
-    assert event.message.startswith("the storage of checkpoints has served no call since 2026-11-21T08:59:56Z; " + wanted)
+    since = "the storage of checkpoints has served no call since 2026-11-21T08:59:56Z; "
+    assert event.message.startswith(since + wanted)
     assert event.message.endswith("(s3://runs cannot be reached: refused)")
     assert first.status.next.startswith(f"T{event.message[1:]}. ")
     well = replace(given, now=at(60), job=stored(given.job, first.status), reports={"u-1": stepped(received_at=at(59))})

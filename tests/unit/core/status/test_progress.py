@@ -151,6 +151,16 @@ def test_a_checkpoint_is_remembered():
     )
 
 
+def test_a_checkpoint_without_a_step_is_remembered_too():
+    """Breaks if a job whose checkpoints say no step in their names looks like one that saves nothing."""
+    taken = take(checkpoint=replace(SAVED, step=None)).status
+    assert (taken.checkpoint.step, taken.checkpoint.committed_at, taken.progress.step) == (None, at(-20), 700)
+    given = snapshot(
+        job(status(attempt())), pod(), reports=[report(senders=("Folder",), checkpoint=replace(SAVED, step=None))]
+    )
+    assert settled(given).status.progress.step == 0
+
+
 # Breaks if a program that tells no step is shown at step 0 although it has saved a later one.
 def test_a_program_without_steps_shows_that_of_its_checkpoint():
     given = snapshot(job(status(attempt())), pod(), reports=[report(senders=("Folder",), checkpoint=SAVED)])
