@@ -11,6 +11,7 @@ from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError, NoClusterError
 from holdfast_cli.errors import CliError
 
+PATIENCE = 3.0  # seconds for which a list that the server refuses is asked for again: a person waits
 IN_CLUSTER_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _LOCAL_HINT = 'for a cluster on this machine: holdfast local up, then eval "$(holdfast local env)"'
 
@@ -54,6 +55,7 @@ async def connect(target: Target) -> AsyncIterator[Client]:
     """A client for the target. Every error of the API or the kubeconfig inside becomes a CliError."""
     try:
         client = await Client.auto(target.kubeconfig)
+        client.page_patience = PATIENCE
     except NoClusterError as error:
         raise CliError(f"no cluster: {error}", code=error.exit_code, hint=_LOCAL_HINT) from error
     async with client:

@@ -108,6 +108,7 @@ class Client:
         self._reload = reload
         self._reloaded_at = monotonic()
         self.observer: Observer | None = None
+        self.page_patience = PAGE_PATIENCE  # seconds for which a refused page is asked for again
 
     @classmethod
     async def from_kubeconfig(cls, path: Path | None = None) -> Self:
@@ -281,7 +282,7 @@ class Client:
 
     async def _page(self, path: str, query: Mapping[str, str | int]) -> dict[str, Any]:
         """One page. The first one is not asked for again if no server answers: there may be none."""
-        until, again = monotonic() + PAGE_PATIENCE, PAGE_AGAIN
+        until, again = monotonic() + self.page_patience, PAGE_AGAIN
         while True:
             try:
                 return await self.request("GET", path, params=query)
