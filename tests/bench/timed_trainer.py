@@ -7,8 +7,8 @@ With RESTART_IN_PLACE the program stays in its process when the training starts 
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from holdfast_train import Run, restart_in_place
 from holdfast_train.examples import language_model
@@ -21,14 +21,15 @@ IN_PLACE = "RESTART_IN_PLACE"
 class TimedRun(Run):
     """Prints `done STEP SECONDS` after each step, in seconds since 1970."""
 
-    def advance(self, loss: Any = None, samples: float = 0.0) -> None:
-        line = f"{SAYS} {self.step + 1} {time.time():.3f}\n"
-        sys.stdout.write(line)
-        sys.stdout.flush()
-        if FILE in os.environ and os.environ.get("RANK", "0") == "0":
-            with Path(os.environ[FILE]).open("a", encoding="utf-8") as times:
-                times.write(line)
-        super().advance(loss, samples)
+    def steps(self, goal: int | None = None) -> Iterator[int]:
+        for step in super().steps(goal):
+            yield step
+            line = f"{SAYS} {self.step + 1} {time.time():.3f}\n"
+            sys.stdout.write(line)
+            sys.stdout.flush()
+            if FILE in os.environ and os.environ.get("RANK", "0") == "0":
+                with Path(os.environ[FILE]).open("a", encoding="utf-8") as times:
+                    times.write(line)
 
 
 if __name__ == "__main__":

@@ -103,6 +103,7 @@ class Tenants:
             task.cancel()
 
 
+@pytest.mark.thorough
 async def test_a_storm_of_one_tenant_delays_the_pod_of_another_by_a_second_at_most(
     installed: Cluster, operators: Callable[..., OperatorProcess]
 ) -> None:
