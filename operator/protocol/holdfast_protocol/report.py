@@ -31,6 +31,7 @@ MAX_BODY: Final = 64 * 1024  # bytes
 MAX_METRICS: Final = 16  # beside the figures
 METRIC_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,63}")
 MAX_LINE: Final = 256  # characters of a reason
+MAX_NOTE: Final = 1024  # characters of what is different after a resume
 MAX_SLOW_RANKS: Final = 8
 EVERY_SECONDS: Final = 15.0  # between reports, until the operator sets another interval
 MAX_NODES: Final = 1024
@@ -57,7 +58,7 @@ class Resumed:
     """Its step."""
     uri: str = kind.text(REQUIRED, least=0, most=MAX_URI)
     """Its address."""
-    note: str = kind.text("", least=0, most=1024)
+    note: str = kind.text("", least=0, most=MAX_NOTE)
     """What is different, for people."""
 
 

@@ -14,7 +14,7 @@ from holdfast_protocol.document import DocumentError, decode, encode
 from holdfast_protocol.endpoint import ORDERS, POD_UID, PROGRESS, WAIT_SECONDS
 from holdfast_protocol.figures import number_text
 from holdfast_protocol.orders import Order, Orders
-from holdfast_protocol.report import EVERY_SECONDS, FirstStep, ProgressReport, Silence
+from holdfast_protocol.report import EVERY_SECONDS, MAX_NOTE, FirstStep, ProgressReport, Silence
 from holdfast_train.environment import Environment
 from holdfast_train.graph_capture import allow_calls_beside_capture
 from holdfast_train.pod.launcher.connection import FIRST_BACK_OFF, BackOff, Connection, Target
@@ -124,6 +124,7 @@ class Reporter:
         progress, identity = self._progress, self._environment.identity
         # In this order: a step of this process is not read without its first step.
         step, first, silence = progress.step, progress.first_step, progress.silence
+        resumed = progress.resumed_from
         self._rates.update(step, float(progress.samples))
         data_wait = progress.data.take()
         figures = replace(
@@ -145,7 +146,7 @@ class Reporter:
             figures=figures,
             metrics={name: text for name, v in progress.metrics.items() if (text := _number(v)) is not None},
             fenced=progress.fenced,
-            resumed_from=progress.resumed_from,
+            resumed_from=resumed and replace(resumed, note=resumed.note[:MAX_NOTE]),
             checkpoint=progress.checkpoint,
             save_error=progress.save_error,
             storage_silence=silence and Silence(_seconds_since(silence.since), silence.why),

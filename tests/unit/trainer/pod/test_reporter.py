@@ -10,6 +10,7 @@ from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.stores import environment
 
 from holdfast_protocol.orders import Order
+from holdfast_protocol.report import MAX_NOTE
 from holdfast_train.pod.reporter import Reporter
 from holdfast_train.progress import Progress
 
@@ -45,6 +46,14 @@ def test_what_goes_wrong_with_saves_is_reported(pod: Pod, endpoint: Endpoint) ->
     pod.reporter.poke()
     told = endpoint.wait_for(lambda r: r["saveError"] is not None)
     assert (told["saveError"], told["memoryWarning"]) == ("StorageDenied: no", "a save does not fit")
+
+
+def test_a_note_of_a_resume_is_cut_at_its_limit(pod: Pod, endpoint: Endpoint) -> None:
+    """Breaks if a long error text in the note makes the operator refuse every report of the pod."""
+    pod.progress.resume(7, "file:///saved", "x" * 5000)
+    pod.reporter.poke()
+    told = endpoint.wait_for(lambda r: r["resumedFrom"] is not None)
+    assert told["resumedFrom"]["note"] == "x" * MAX_NOTE
 
 
 def test_numbers_are_decimal_strings(pod: Pod, endpoint: Endpoint) -> None:
