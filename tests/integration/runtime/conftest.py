@@ -29,7 +29,7 @@ def shared_operator(installed: Cluster) -> Iterator[OperatorProcess]:
 
 
 def end(process: OperatorProcess) -> None:
-    """Stop it, whatever happens."""
+    """Stop it, or kill it if it does not stop."""
     try:
         process.stop()
     finally:

@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 from aiohttp import ClientSession, ClientTimeout, TCPConnector, web
+from tests.support.http.loop_thread import LoopThread
 from yarl import URL
 
 _HOP = {"host", "content-length", "transfer-encoding", "connection"}
@@ -51,7 +52,7 @@ class ApiProxy:
         self._ca = ca
         self._rules: list[Rule] = []
         self._watches: dict[asyncio.Task[Any], str] = {}
-        self._loop = asyncio.new_event_loop()
+        self._thread = LoopThread("api-proxy")
         self._session: ClientSession | None = None
         self._runner: web.AppRunner | None = None
         self.page: int | None = None
@@ -69,12 +70,12 @@ class ApiProxy:
     def add(self, pattern: str, status: int = 0, **more: Any) -> Rule:
         """A rule from now on: see Rule."""
         rule = Rule(pattern, status, **more)
-        self._loop.call_soon_threadsafe(self._rules.append, rule)
+        self._thread.loop.call_soon_threadsafe(self._rules.append, rule)
         return rule
 
     def release(self, rule: Rule) -> None:
         """Pass on the requests that a rule holds."""
-        self._loop.call_soon_threadsafe(rule.go.set)
+        self._thread.loop.call_soon_threadsafe(rule.go.set)
 
     def cut_watches(self, path: str) -> None:
         """Close the open watches of this path."""
@@ -84,7 +85,7 @@ class ApiProxy:
                 if watched == path:
                     task.cancel()
 
-        self._loop.call_soon_threadsafe(cut)
+        self._thread.loop.call_soon_threadsafe(cut)
 
     async def start(self) -> None:
         """Listen."""
@@ -146,13 +147,10 @@ def _refusal(rule: Rule) -> web.Response:
 def api_proxy(server: str, ca: Path) -> Iterator[ApiProxy]:
     """A running proxy before the API server at `server` (https://host:port)."""
     proxy = ApiProxy(server, ca)
-    thread = threading.Thread(target=proxy._loop.run_forever, name="api-proxy", daemon=True)
-    thread.start()
-    asyncio.run_coroutine_threadsafe(proxy.start(), proxy._loop).result(10)
+    proxy._thread.start()
+    proxy._thread.run(proxy.start())
     try:
         yield proxy
     finally:
-        asyncio.run_coroutine_threadsafe(proxy.stop(), proxy._loop).result(10)
-        proxy._loop.call_soon_threadsafe(proxy._loop.stop)
-        thread.join(10)
-        proxy._loop.close()
+        proxy._thread.run(proxy.stop())
+        proxy._thread.stop()

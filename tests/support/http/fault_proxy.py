@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from http import HTTPStatus
 
+from tests.support.http.loop_thread import LoopThread
+
 __all__ = ["Act", "FaultProxy", "Request", "Rule", "fault_proxy"]
 
 
@@ -88,31 +90,20 @@ class FaultProxy:
         self._rules: list[Rule] = []
         self._seen: dict[tuple[str, str], bytes] = {}
         self._lock = threading.Lock()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy", daemon=True)
+        self._thread = LoopThread("fault-proxy")
         self.requests: list[Request] = []
         self.endpoint = ""
 
     def start(self) -> None:
         """Serve, in a thread."""
         self._thread.start()
-        server = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, "127.0.0.1", 0), self._loop)
-        port = server.result(10).sockets[0].getsockname()[1]
+        server = self._thread.run(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        port = server.sockets[0].getsockname()[1]
         self.endpoint = f"http://127.0.0.1:{port}"
 
     def stop(self) -> None:
         """Drop all connections and end the thread."""
-
-        async def cancel() -> None:
-            tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-        asyncio.run_coroutine_threadsafe(cancel(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
+        self._thread.stop()
 
     def add(self, act: Act, method: str = ".*", target: str = "", **more: object) -> Rule:
         """A rule from now on. The first one that applies to a request decides."""
@@ -123,7 +114,7 @@ class FaultProxy:
 
     def release(self, rule: Rule) -> None:
         """Let the answers that `rule` holds go."""
-        self._loop.call_soon_threadsafe(rule._go.set)
+        self._thread.loop.call_soon_threadsafe(rule._go.set)
 
     def count(self, method: str, target: str = "") -> int:
         """How many requests of `method` matched `target`."""

@@ -6,10 +6,11 @@ It runs on a loop of its own in a thread. Its hosts are names that only it can r
 import asyncio
 import contextlib
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from urllib.parse import urlsplit
+
+from tests.support.http.loop_thread import LoopThread
 
 from holdfast_local.ports import HOST
 
@@ -24,8 +25,7 @@ class ForwardProxy:
 
     def __init__(self, ports: Mapping[str, int]) -> None:
         self._ports = ports
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="forward-proxy", daemon=True)
+        self._thread = LoopThread("forward-proxy")
         self.seen: list[tuple[str, str]] = []
         self.refuses: HTTPStatus | None = None
         self.address = ""
@@ -33,22 +33,12 @@ class ForwardProxy:
     def start(self) -> None:
         """Serve, in a thread."""
         self._thread.start()
-        server = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, HOST, 0), self._loop).result(10)
+        server = self._thread.run(asyncio.start_server(self._serve, HOST, 0))
         self.address = f"http://{HOST}:{server.sockets[0].getsockname()[1]}"
 
     def stop(self) -> None:
         """Drop all connections and end the thread."""
-
-        async def cancel() -> None:
-            tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-        asyncio.run_coroutine_threadsafe(cancel(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
+        self._thread.stop()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):

@@ -6,7 +6,6 @@ It knows no rights and no schemas: a test refuses paths by hand.
 import asyncio
 import itertools
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 from tests.support.http.kubeconfig import write_kubeconfig
+from tests.support.http.loop_thread import LoopThread
 
 T = TypeVar("T")
 PAGE = 500
@@ -36,7 +36,7 @@ class LivingApi:
         self._objects: dict[str, dict[str, dict[str, Any]]] = {}
         self._watches: dict[str, list[asyncio.Queue[dict[str, Any] | None]]] = {}
         self._versions = itertools.count(1)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = LoopThread("living-api")
         self._runner: web.AppRunner | None = None
 
     def put(self, path: str, *objects: dict[str, Any]) -> None:
@@ -86,8 +86,7 @@ class LivingApi:
         return self._await(run())
 
     def _await(self, work: Any) -> Any:
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        return self._thread.run(work)
 
     def _put(self, path: str, one: dict[str, Any]) -> None:
         one = json.loads(json.dumps(one))
@@ -171,15 +170,11 @@ def merge(target: dict[str, Any], patch: dict[str, Any]) -> None:
 @contextmanager
 def living_api() -> Iterator[LivingApi]:
     """A server on a free port of the loopback interface."""
-    api, loop = LivingApi(), asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    api._loop = loop
+    api = LivingApi()
+    api._thread.start()
     api.start()
     try:
         yield api
     finally:
         api.stop()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+        api._thread.stop()

@@ -80,7 +80,7 @@ def test_any_last_lines_become_one_short_line(printed: str) -> None:
     assert (found.outcome, found.message[:4]) == ("failed", printed[:4])
 
 
-# Breaks if the launcher does not read what a rank wrote, whatever its reason and message are.
+# Breaks if the launcher cannot read a verdict of a rank, of any reason and with any message.
 @given(RANKS, st.sampled_from(["", "half of a character: \udce4", "$(HOME)" * 999]))
 def test_the_launcher_reads_what_a_rank_writes(one: RankVerdict, said: str) -> None:
     told = replace(one, message=one.message + said, python=said)
