@@ -109,9 +109,8 @@ def try_other_tier(turn: Turn, other: ProfileTier) -> None:
     decision, (words, reason) = draft.status.decision, why_other_tier(draft, attempt)
     why = turn.pod.unscheduled_message if turn.pod else (decision.message if decision else "")
     # A node is avoided until every tier was tried once: it may be the only one that there is.
-    tried_all = other.name == (grid[0].name if in_order(draft) else attempt.tier.name)
     removed = reason is EndReason.TIER_REMOVED
-    tried_all = tried_all and not removed
+    tried_all = not removed and other.name == (grid[0].name if in_order(draft) else attempt.tier.name)
     times = attempt.given_back + int(gives_part_back(turn))
     pause = pause_after_giving_back(draft, attempt, times) if times > attempt.given_back else None
     _close(turn, End(EndKind.STOPPED, reason, why))
@@ -328,10 +327,8 @@ def _close(
     pod: PodView | None = None,
 ) -> None:
     """Put the attempt into history and its sums into the ledger. `pod`: the one that its end is about."""
-    draft, record = (
-        turn.draft,
-        _record(turn, end, ended_at, pod_of_end(turn, end, pod or turn.pod), estimated=estimated),
-    )
+    draft = turn.draft
+    record = _record(turn, end, ended_at, pod_of_end(turn, end, pod or turn.pod), estimated=estimated)
     record = record.model_copy(update={"fruitless": fruitless})
     append(draft, record, turn.attempt.tier.kind, nodes=turn.attempt.nodes)
     granted, taken, refusal = turn.attempt.granted, was_node_taken(turn, end), draft.snapshot.refusal_of(turn.attempt)
