@@ -5,8 +5,6 @@ import socket
 from pathlib import Path
 from typing import Final
 
-__all__ = ["free_port"]
-
 FIRST: Final = 10_000
 _RANDOM: Final = random.SystemRandom()  # tests seed the other one
 

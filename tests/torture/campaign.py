@@ -24,8 +24,6 @@ from tests.torture.trainer import ORPHAN_SECONDS
 from holdfast_protocol.settings import Every, Keep
 from holdfast_train.storage.opening import open_retrying
 
-__all__ = ["Place", "Plan", "Tally", "plans", "run_job"]
-
 TRAINERS: Final = ("restore", "start")  # phases in which there is no writer yet
 WRITERS: Final = ("upload", "commit", "sweep")
 POLL: Final = 0.0002  # seconds; the shortest phases take a millisecond

@@ -13,8 +13,6 @@ from holdfast_train.format import manifest, names
 from holdfast_train.format.names import CheckpointName, resolve
 from holdfast_train.storage.base import Storage
 
-__all__ = ["BrokenError", "Chain"]
-
 
 class BrokenError(Exception):
     """Something that must hold does not. The text says what."""

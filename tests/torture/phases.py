@@ -9,8 +9,6 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["PHASES", "Board", "Slot"]
-
 PHASES: Final = ("start", "restore", "training", "capture", "idle", "upload", "commit", "sweep")
 SLOTS: Final = 1 << 14
 _ROW: Final = np.dtype([("phase", "i4"), ("pad", "i4"), ("begun", "i8", len(PHASES)), ("seconds", "f8", len(PHASES))])

@@ -7,8 +7,6 @@ from typing import Any
 from tests.support.http.s3_server import S3Server
 from tests.torture.campaign import Place
 
-__all__ = ["in_bucket", "in_folder"]
-
 MIB = 1 << 20
 
 

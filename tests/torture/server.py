@@ -27,8 +27,6 @@ from tests.torture.state import expected
 
 from holdfast_train.storage.opening import open_retrying
 
-__all__ = ["Ended", "ForkServer", "Forked", "main"]
-
 MESSAGE: Final = 1 << 16
 NICENESS = 10  # other tests that run meanwhile have deadlines
 

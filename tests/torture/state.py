@@ -8,8 +8,6 @@ import torch
 
 from holdfast_train.data import rng
 
-__all__ = ["Training", "differences", "expected"]
-
 WORDS: Final = (3 << 17, (1 << 16, 5), 1)  # 8-byte words of the parameters; the optimizer has as many once more
 ERA: Final = 5  # steps after which the frozen parameters change, past the version counters of torch
 ARRAY: Final = 10_007

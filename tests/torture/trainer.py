@@ -25,8 +25,6 @@ from holdfast_train.save.writer import main
 from holdfast_train.save.writer_process import WriterProcess
 from holdfast_train.storage import s3_upload
 
-__all__ = ["ORPHAN_SECONDS", "train", "write"]
-
 ORPHAN_SECONDS = 0.5
 S3_PART_BYTES = 8 << 20  # S3 wants 5 MiB or more in each part but the last
 

@@ -9,8 +9,6 @@ from typing import Final, TypeVar
 import holdfast_train
 from holdfast_train.errors import HoldfastTrainError, StateError
 
-__all__ = ["called", "place_of", "words_of"]
-
 T = TypeVar("T")
 _OURS: Final = (Path(__file__).parent, Path(holdfast_train.__file__).parent)
 _EXAMPLES: Final = _OURS[1] / "examples"  # a program, as those of users are

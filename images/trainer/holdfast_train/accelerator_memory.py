@@ -3,8 +3,6 @@
 import sys
 from typing import Any
 
-__all__ = ["peak_memory"]
-
 
 def peak_memory() -> int | None:
     """Bytes, on the device of this process that had most; None without CUDA, or if its allocator does not count.

@@ -10,8 +10,6 @@ from threading import get_ident
 from time import monotonic, perf_counter
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
-__all__ = ["DATA_WAIT", "DataShare", "DataWait", "T", "Timed"]
-
 T = TypeVar("T")
 WINDOW: Final = 60.0  # seconds of the newest steps that the share is about; longer if steps are long
 LEAST_STEPS: Final = 5  # loaders give batches in bursts: a few steps say little

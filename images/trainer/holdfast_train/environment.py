@@ -11,8 +11,6 @@ from holdfast_protocol.document import DocumentError
 from holdfast_protocol.settings import Settings
 from holdfast_train.errors import EnvironmentVariableError
 
-__all__ = ["Credentials", "Environment", "Identity", "is_in_pod", "read_settings"]
-
 LOCAL_RANKS: Final = "LOCAL_WORLD_SIZE"  # torchrun sets it: processes of this pod
 
 

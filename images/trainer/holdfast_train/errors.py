@@ -37,43 +37,6 @@ from typing import ClassVar, Final, Literal
 
 from holdfast_protocol import reasons
 
-__all__ = [
-    "EXIT_FENCED",
-    "EXIT_MISCONFIGURED",
-    "EXIT_UNAVAILABLE",
-    "AlreadyCompleteError",
-    "CheckpointCorruptError",
-    "CheckpointVersionError",
-    "CommandCode",
-    "DataChangedError",
-    "DataError",
-    "DataInvalidError",
-    "DataTooLargeError",
-    "EnvironmentVariableError",
-    "FencedError",
-    "HoldfastTrainError",
-    "KeyChangedError",
-    "KeyMissingError",
-    "MisconfiguredStorageError",
-    "NoCheckpointError",
-    "NonFiniteError",
-    "NonFiniteStopError",
-    "RankMissingError",
-    "RanksDifferError",
-    "StateError",
-    "StorageDeniedError",
-    "StorageError",
-    "StorageFullError",
-    "StorageInvalidError",
-    "StorageNotAtomicError",
-    "StorageNotFoundError",
-    "StoragePrefixInUseError",
-    "StorageProxyFailedError",
-    "StorageUnreachableError",
-    "StorageUntrustedError",
-    "WriterLostError",
-]
-
 EXIT_UNAVAILABLE: Final = 75  # EX_TEMPFAIL of sysexits.h: another attempt may succeed
 EXIT_FENCED: Final = 76
 EXIT_MISCONFIGURED: Final = 78  # EX_CONFIG: a person has to change the configuration first

@@ -6,8 +6,6 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
-__all__ = ["allow_calls_beside_capture"]
-
 THREAD_LOCAL: Final = (
     1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: captures of other threads do not forbid calls of this one
 )

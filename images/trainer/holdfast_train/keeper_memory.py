@@ -14,8 +14,6 @@ from typing import Any, Final
 from holdfast_train.memory_file import memory_file
 from holdfast_train.say import say
 
-__all__ = ["OF_PEER", "KeeperMemory", "Kept", "file_numbers"]
-
 CALL_SECONDS: Final = 5.0  # for the launcher to answer
 ANSWER_BYTES: Final = 16384
 MOST_FILES: Final = 250

@@ -6,8 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["available", "fits", "shortage"]
-
 SPARE: Final = 1 << 30  # bytes that stay free for the program's own needs
 SPARE_SHARE: Final = 20  # of a small limit only this part must stay free
 UNLIMITED: Final = 1 << 60  # bytes; version 1 of control groups says "no limit" by a number

@@ -6,8 +6,6 @@ import os
 import platform
 from typing import Final
 
-__all__ = ["memory_file"]
-
 # The number of the system call on each kind of machine: <asm/unistd.h> of Linux.
 _NUMBERS: Final = {"aarch64": 279, "ppc64le": 360, "riscv64": 279, "s390x": 350, "x86_64": 319}
 _MFD_CLOEXEC: Final = 1  # <linux/memfd.h>

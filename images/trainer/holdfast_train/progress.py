@@ -11,8 +11,6 @@ from holdfast_train.accelerator_memory import peak_memory
 from holdfast_train.data_wait import DataShare
 from holdfast_train.pulse import Pulse
 
-__all__ = ["Progress", "Silence"]
-
 
 class Silence(NamedTuple):
     """A storage that does not answer, since a time of time.monotonic(), and what the newest call got."""

@@ -6,8 +6,6 @@ from typing import Final
 
 from holdfast_train.say import say
 
-__all__ = ["Pulse"]
-
 WIDTH: Final = 64  # bytes; one write of a few bytes costs about a microsecond
 
 

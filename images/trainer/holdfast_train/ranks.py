@@ -10,8 +10,6 @@ from typing import Any, Final, TypeVar
 from holdfast_protocol import variables
 from holdfast_train.errors import EnvironmentVariableError, HoldfastTrainError, StateError
 
-__all__ = ["Ranks"]
-
 T = TypeVar("T")
 FLAGS: Final = 8
 # For an agreement. One rank may evaluate for hours while the others wait; whether a rank hangs is not decided here.

@@ -2,8 +2,6 @@
 
 import sys
 
-__all__ = ["say"]
-
 
 def say(text: str) -> None:
     """Print `holdfast: text`. Never fails: a broken pipe must not end training."""

@@ -15,8 +15,6 @@ from holdfast.api.model import Model
 from holdfast.api.rules import KeyedBy, snake_case
 from holdfast.api.scalars import QuantityType, format_duration, format_time, quantity_value
 
-__all__ = ["canonical"]
-
 Json = Any  # what json.dumps takes
 
 

@@ -10,8 +10,6 @@ from holdfast.api.rules import Rule
 from holdfast.api.s3 import S3Server
 from holdfast.api.strings import DataAddress, MountPath
 
-__all__ = ["DATA_RULES", "MAX_DATA", "RESERVED", "RESERVED_PATTERN", "Data", "is_in", "is_reserved"]
-
 MAX_DATA: Final = 8
 RESERVED: Final = "/holdfast, /dev, /proc, /sys and all paths below them"
 _ROOTS: Final = ("holdfast", "dev", "proc", "sys")

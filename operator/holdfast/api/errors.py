@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["ExitCode", "HoldfastError", "RuleError", "ScalarError", "SchemaError", "SpecError", "Unquoted", "Violation"]
-
 _SHOWN = 120  # characters of a bad value that a message repeats
 
 

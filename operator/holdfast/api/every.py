@@ -12,8 +12,6 @@ from holdfast.api.errors import ScalarError
 from holdfast.api.model import Model
 from holdfast.api.scalars import DURATION_LENGTH, DURATION_PARTS, duration_rule, format_duration, parse_duration
 
-__all__ = ["Every", "cel_instant", "no_period"]
-
 _STEPS: Final = re.compile("([1-9][0-9]{0,8}) steps?")
 _EVERY_WORDS: Final = "must be auto, a number of steps or a duration between 1s and 7d, such as 500 steps or 10m"
 AUTO: Final = "auto"

@@ -7,8 +7,9 @@ from pydantic import Field
 
 from holdfast.api.every import Every, cel_instant, no_period
 from holdfast.api.failure import Failure
+from holdfast.api.knowledge import MAX_TIERS
 from holdfast.api.model import Model
-from holdfast.api.profile import MAX_TIERS, Tier
+from holdfast.api.profile import Tier
 from holdfast.api.resumption import Resume
 from holdfast.api.rules import KeyedBy, Rule, exactly_one
 from holdfast.api.s3 import S3Server
@@ -33,53 +34,8 @@ from holdfast.api.strings import (
     RelativePath,
 )
 from holdfast.api.trainer import (
-    ClaimRef,
-    ConfigMapSource,
-    EmptyDir,
-    EnvFrom,
-    EnvSource,
-    EnvVar,
-    FieldRef,
-    KeyRef,
-    LocalRef,
-    Resources,
-    SecretSource,
-    SecurityContext,
-    Tracking,
     Trainer,
-    Volume,
 )
-
-__all__ = [
-    "Best",
-    "Capacity",
-    "Checkpoint",
-    "ClaimRef",
-    "ConfigMapSource",
-    "EmptyDir",
-    "EnvFrom",
-    "EnvSource",
-    "EnvVar",
-    "FieldRef",
-    "Goal",
-    "Keep",
-    "KeyRef",
-    "LocalRef",
-    "Policy",
-    "Progress",
-    "Resources",
-    "ReturnPolicy",
-    "S3Storage",
-    "SecretSource",
-    "SecurityContext",
-    "Storage",
-    "Tracking",
-    "Trainer",
-    "TrainingJobSpec",
-    "Volume",
-    "VolumeClaimStorage",
-]
-
 
 Policy = Literal["Ordered", "Cheapest", "Deadline"]
 ReturnPolicy = Literal["Never", "Eager", "Slack"]

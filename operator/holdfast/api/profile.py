@@ -12,17 +12,6 @@ from holdfast.api.rules import KeyedBy, Rule
 from holdfast.api.scalars import Clip, Count, Duration, DurationBounds, Hours, Money, Quantity, Time, format_duration
 from holdfast.api.strings import Label, LabelKey, LabelValue, ObjectName, ResourceName
 
-__all__ = [
-    "MAX_TIERS",
-    "CapacityProfileSpec",
-    "CapacityProfileStatus",
-    "Counted",
-    "ProfileTier",
-    "Tier",
-    "TierKind",
-    "Toleration",
-]
-
 TierKind = Literal["Spot", "Dedicated", "CPU"]
 
 

@@ -10,8 +10,6 @@ from holdfast.api.errors import ScalarError
 from holdfast.api.model import Model
 from holdfast.api.strings import RESUME, CheckpointAddress, ObjectOfRun
 
-__all__ = ["Resume", "WarmStart"]
-
 _WORDS: Final = "must be Auto, Never, a checkpoint's address, or an object with the fields from and only"
 _NO_STRING: Final = {"minLength": RESUME.longest + 1}  # true of everything but a valid string
 _NO_OBJECT: Final = {"minProperties": 3}  # true of everything but a valid object

@@ -8,8 +8,6 @@ from holdfast.api.rules import Rule, exactly_one
 from holdfast.api.strings import DataKey, Endpoint, ObjectName, Proxy, Region
 from holdfast_protocol.settings import VIRTUAL, Addressing
 
-__all__ = ["CaKey", "CaSource", "S3Server"]
-
 _NUMERIC: Final = "^https?://([0-9.]+|.+])(:|/|$)"  # an endpoint whose host is an IP address
 
 

@@ -17,30 +17,6 @@ from pydantic_core import CoreSchema, core_schema
 from holdfast.api.errors import ScalarError
 from holdfast.api.rules import cel_string
 
-__all__ = [
-    "MONEY_MAXIMUM",
-    "Clip",
-    "Count",
-    "Duration",
-    "DurationBounds",
-    "Flag",
-    "Hours",
-    "Moment",
-    "Money",
-    "Quantity",
-    "RankSet",
-    "Step",
-    "Time",
-    "format_duration",
-    "format_ranks",
-    "format_time",
-    "parse_duration",
-    "parse_money",
-    "parse_ranks",
-    "parse_time",
-    "quantity_value",
-]
-
 _MICROSECONDS: Final = {
     "d": 86_400_000_000,
     "h": 3_600_000_000,

@@ -12,9 +12,9 @@ from pydantic import Field
 
 from holdfast.api.attempt import Attempt, AttemptRecord, Message, Name, Number, Reason, Recovery
 from holdfast.api.figure_fields import FigureFields
-from holdfast.api.knowledge import TierKnowledge
+from holdfast.api.knowledge import MAX_TIERS, TierKnowledge
 from holdfast.api.model import Model
-from holdfast.api.profile import MAX_TIERS, TierKind
+from holdfast.api.profile import TierKind
 from holdfast.api.rules import KeyedBy
 from holdfast.api.scalars import Clip, Count, Duration, Flag, Hours, Money, Step, Time
 from holdfast_protocol.report import MAX_METRICS

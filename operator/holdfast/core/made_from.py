@@ -13,9 +13,10 @@ from typing import Any, Final
 from holdfast.api.attempt import Attempt, FieldDigest
 from holdfast.api.canonical import canonical
 from holdfast.api.failure import Failure
-from holdfast.api.job import Checkpoint, Goal, Progress, Trainer, TrainingJobSpec
+from holdfast.api.job import Checkpoint, Goal, Progress, TrainingJobSpec
 from holdfast.api.model import Model
 from holdfast.api.profile import ProfileTier
+from holdfast.api.trainer import Trainer
 
 MadeFrom = tuple[FieldDigest, ...]
 

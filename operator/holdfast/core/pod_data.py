@@ -5,9 +5,10 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.api.data import Data, is_in
-from holdfast.api.job import S3Storage, Trainer, Volume
+from holdfast.api.job import S3Storage
 from holdfast.api.objects import TrainingJob
 from holdfast.api.s3 import CaSource
+from holdfast.api.trainer import Trainer, Volume
 from holdfast_protocol import settings
 
 Manifest = dict[str, Any]

@@ -5,10 +5,11 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.api.attempt import Attempt
-from holdfast.api.job import S3Storage, Trainer, Volume
+from holdfast.api.job import S3Storage
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import quantity_value
+from holdfast.api.trainer import Trainer, Volume
 from holdfast.core.made_from import hash_of, made_from
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.demand import requested, requested_anywhere

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api.attempt import Attempt
-from holdfast.api.job import Trainer
 from holdfast.api.objects import TrainingJob
+from holdfast.api.trainer import Trainer
 from holdfast.core.observe.demand import accelerators_on
 from holdfast_protocol import variables
 

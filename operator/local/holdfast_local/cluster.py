@@ -21,7 +21,7 @@ from filelock import Timeout
 from holdfast_local import access, bringup, control, monitoring, processes, toolchain
 from holdfast_local.agent.container import procfs
 from holdfast_local.agent.container.process import agent_mark
-from holdfast_local.config import DEFAULT_NODES, ClusterConfig, ImageSpec, NodeSpec, Timings
+from holdfast_local.config import ClusterConfig
 from holdfast_local.errors import AlreadyUpError, LocalError, NotUpError, PortTakenError, StartError
 from holdfast_local.layout import Layout
 from holdfast_local.locking import exclusive
@@ -31,10 +31,6 @@ from holdfast_local.processes import ProcessState
 from holdfast_local.progress_bar import Report, Silent
 from holdfast_local.state import ClusterState, S3Access
 from holdfast_local.status import ClusterStatus, read_status
-
-__all__ = [
-    "DEFAULT_NODES", "Cluster", "ClusterConfig", "ClusterStatus", "ImageSpec", "NodeSpec", "S3Access", "Timings", "up",
-]  # fmt: skip
 
 _PORT_ATTEMPTS = 3
 _KILL_ROUNDS = 200

@@ -16,12 +16,14 @@ from holdfast.api.scalars import format_duration
 from holdfast_cli.terminal.console import console, error_console
 from holdfast_cli.terminal.output import Output, write
 from holdfast_cli.terminal.parsing import duration
-from holdfast_local.cluster import Cluster, ClusterConfig, ClusterStatus, Timings, up
-from holdfast_local.config import DEFAULT_NODES, DEFAULT_TARGETS, describe, load_nodes
+from holdfast_local.agent.config import Timings
+from holdfast_local.cluster import Cluster, up
+from holdfast_local.config import DEFAULT_NODES, DEFAULT_TARGETS, ClusterConfig, describe, load_nodes
 from holdfast_local.errors import ConfigError, NotUpError
 from holdfast_local.layout import default_root
 from holdfast_local.monitoring import DASHBOARDS
 from holdfast_local.progress_bar import ConsoleReport
+from holdfast_local.status import ClusterStatus
 from holdfast_local.toolchain import TOOLS, ToolName, build_all
 
 app = typer.Typer(

@@ -10,15 +10,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from holdfast.api import names
-from holdfast_local.agent.config import Capacity, ImageSpec, NodeSpec, TaintSpec, Timings, socket_path_fits
+from holdfast_local.agent.config import Capacity, ImageSpec, NodeSpec, Timings, socket_path_fits
 from holdfast_local.errors import ConfigError
 from holdfast_local.layout import default_root
 from holdfast_local.network.plan import MOST_NODES, MOST_PODS
-
-__all__ = [
-    "COMPONENTS", "DEFAULT_IMAGES", "DEFAULT_NODES", "Capacity", "ClusterConfig", "ImageSpec", "NodeSpec", "TaintSpec",
-    "Timings", "load_nodes",
-]  # fmt: skip
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 COMPONENTS = (*CONTROL_PLANE, "s3", "agent")

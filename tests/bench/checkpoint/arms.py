@@ -9,8 +9,6 @@ from typing import Final, TypeVar
 
 from tests.bench.checkpoint.section import Section, Verdict, at_least, at_most
 
-__all__ = ["GIGABYTE", "OURS", "Arm", "Goal", "measure", "turns"]
-
 T = TypeVar("T")
 GIGABYTE: Final = 1e9
 OURS: Final = "Holdfast"

@@ -5,8 +5,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["shared_memory"]
-
 
 @contextmanager
 def shared_memory(size: int) -> Iterator[memoryview]:

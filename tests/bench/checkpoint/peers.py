@@ -8,8 +8,6 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-__all__ = ["BUCKET", "KEY", "boto3_client", "missing", "obstore_store", "torch_connector"]
-
 BUCKET, KEY = "bucket", "key"
 
 

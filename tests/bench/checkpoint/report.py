@@ -12,8 +12,6 @@ from rich.console import Console
 from rich.table import Table
 from tests.bench.checkpoint.section import Section
 
-__all__ = ["as_json", "markdown", "show"]
-
 GOALS = ("goal", "reached", "wanted", "verdict")
 INTRODUCTION = """# Benchmarks of checkpoints
 

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Section", "Verdict", "tell"]
-
 
 @dataclass(frozen=True)
 class Verdict:

@@ -6,8 +6,6 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-__all__ = ["Training", "device_name"]
-
 WIDTH: Final = 1024
 ADAM: Final = 3  # a weight and its two moments
 

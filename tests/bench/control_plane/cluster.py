@@ -5,7 +5,8 @@ from contextlib import contextmanager
 
 from tests.support.cluster.local_cluster import running_cluster
 
-from holdfast_local.cluster import Cluster, Timings
+from holdfast_local.agent.config import Timings
+from holdfast_local.cluster import Cluster
 
 # The peers' figures were taken at the default grace of 40 s; it decides only how long the silent node takes.
 NODE_GRACE = 40.0

@@ -27,8 +27,8 @@ from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
-from holdfast_local.cluster import Cluster, NodeSpec
-from holdfast_local.config import Capacity
+from holdfast_local.agent.config import Capacity, NodeSpec
+from holdfast_local.cluster import Cluster
 from holdfast_protocol.endpoint import WAIT_SECONDS
 from holdfast_train.pod.launcher.member_call import CALL_SECONDS
 

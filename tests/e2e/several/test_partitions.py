@@ -17,8 +17,8 @@ from tests.support.operator.service import service
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
-from holdfast_local.cluster import Cluster, NodeSpec
-from holdfast_local.config import Capacity
+from holdfast_local.agent.config import Capacity, NodeSpec
+from holdfast_local.cluster import Cluster
 
 pytestmark = [pytest.mark.training, needs_isolation]
 

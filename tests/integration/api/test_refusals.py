@@ -10,7 +10,7 @@ from tests.support.manifests.good_manifests import GOOD, REMOVED, TIER, Bad, cha
 
 from holdfast.api.names import API_VERSION, JOB_PLURAL, PROFILE_PLURAL
 from holdfast.api.review import review
-from holdfast.runtime.apiserver.client import ApiError
+from holdfast.runtime.errors import ApiError
 
 pytestmark = pytest.mark.cluster
 

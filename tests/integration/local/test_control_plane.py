@@ -24,10 +24,11 @@ from typer.testing import CliRunner
 
 from holdfast_cli.main import app
 from holdfast_local.access import OPERATOR_NAMESPACE
+from holdfast_local.agent.config import NodeSpec
 from holdfast_local.agent.container import procfs
 from holdfast_local.agent.container.process import agent_mark
-from holdfast_local.cluster import Cluster, ClusterConfig, NodeSpec, up
-from holdfast_local.config import COMPONENTS, load_nodes
+from holdfast_local.cluster import Cluster, up
+from holdfast_local.config import COMPONENTS, ClusterConfig, load_nodes
 from holdfast_local.errors import AlreadyUpError, LocalError
 from holdfast_local.state import ClusterState
 

@@ -26,7 +26,8 @@ from tests.support.cluster.isolated import needs_isolation
 from tests.support.cluster.local_cluster import delete, fresh_namespace, get, running_cluster
 from tests.support.waiting import wait_for
 
-from holdfast_local.cluster import Cluster, NodeSpec
+from holdfast_local.agent.config import NodeSpec
+from holdfast_local.cluster import Cluster
 from holdfast_local.errors import ControlError
 
 pytestmark = [pytest.mark.cluster, needs_isolation]

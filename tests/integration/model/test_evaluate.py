@@ -11,7 +11,8 @@ from playwright.sync_api import Browser
 from tests.support.browser import chromium, shots, tab
 from torch.nn import functional as F  # noqa: N812
 
-from holdfast_model.package.build import Origin, build
+from holdfast_model.package.build import build
+from holdfast_model.package.record import Origin
 from holdfast_train.examples import vision_transformer as vit
 from holdfast_train.examples.images import Folder, Gratings
 from holdfast_train.exchange.command import main

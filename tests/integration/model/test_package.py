@@ -18,7 +18,8 @@ from torch import nn
 
 from holdfast_model.package import Arrays, Call, PackageError, Problem, ProblemError, Score, Tensor, load
 from holdfast_model.package import variants as variants_module
-from holdfast_model.package.build import Origin, build, choose
+from holdfast_model.package.build import build, choose
+from holdfast_model.package.record import Origin
 
 ONNX = ("safetensors", "onnx", "onnx-fp16", "onnx-int8")
 ORIGIN = Origin("uid", 7, "file:///runs/manifests/7.json", "00", {"loss": "0.5"})

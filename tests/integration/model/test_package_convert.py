@@ -13,9 +13,10 @@ from tests.support.trainer.exchange import fails, run, save
 from torch import nn
 
 from holdfast_model.package import PackageError, Problem, Tensor, load
-from holdfast_model.package.build import Built, Origin, build
+from holdfast_model.package.build import Built, build
 from holdfast_model.package.convert import conversions
 from holdfast_model.package.package_tests import run_tests
+from holdfast_model.package.record import Origin
 from holdfast_model.package.variants import VARIANTS
 
 ORIGIN = Origin("uid", 7, "file:///runs/manifests/7.json", "00")

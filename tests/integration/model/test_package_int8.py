@@ -10,7 +10,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from holdfast_model.package import Call, Problem, Score, Tensor
 from holdfast_model.package import variants as variants_module
-from holdfast_model.package.build import Origin, build
+from holdfast_model.package.build import build
+from holdfast_model.package.record import Origin
 from holdfast_train.examples.byte_data import ByteData
 from holdfast_train.examples.byte_data import build as text
 from holdfast_train.examples.language_model import LanguageModel, Shape

@@ -21,7 +21,8 @@ from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.errors import HoldfastTrainError, WriterLostError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.save.messages import Open
-from holdfast_train.save.saver import Saver, TrainingState
+from holdfast_train.save.saver import Saver
+from holdfast_train.save.training_state import TrainingState
 from holdfast_train.storage.folder import FolderStorage
 
 SIZE: Final = 64 << 20

@@ -15,7 +15,8 @@ from tests.support.waiting import wait_for
 
 from holdfast.api import names
 from holdfast_local.agent.config import Timings
-from holdfast_local.cluster import Cluster, ClusterConfig, up
+from holdfast_local.cluster import Cluster, up
+from holdfast_local.config import ClusterConfig
 from holdfast_local.errors import LocalError
 from holdfast_local.layout import Layout
 

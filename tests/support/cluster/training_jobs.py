@@ -12,8 +12,8 @@ from tests.support.cluster.local_cluster import apply, audit_events, delete, exi
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
-from holdfast_local.cluster import Cluster, NodeSpec
-from holdfast_local.config import Capacity
+from holdfast_local.agent.config import Capacity, NodeSpec
+from holdfast_local.cluster import Cluster
 from holdfast_local.demo.bucket import commit_log
 from holdfast_local.errors import LocalError
 from holdfast_train.commitlog.records import Record

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-__all__ = ["CredentialsServer", "credentials_server"]
-
 
 class CredentialsServer:
     """Gives out one pair of keys, valid for `seconds` from then. `asked` counts the requests."""

@@ -18,8 +18,6 @@ from http import HTTPStatus
 
 from tests.support.http.loop_thread import LoopThread
 
-__all__ = ["Act", "FaultProxy", "Request", "Rule", "fault_proxy"]
-
 
 class Act(Enum):
     """What happens to a request."""

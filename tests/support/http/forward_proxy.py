@@ -14,8 +14,6 @@ from tests.support.http.loop_thread import LoopThread
 
 from holdfast_local.ports import HOST
 
-__all__ = ["ForwardProxy", "forward_proxy"]
-
 
 class ForwardProxy:
     """Listens on a port of this machine. `ports`: domain -> the port here that answers for it and for all below it.

@@ -19,8 +19,6 @@ from holdfast_local.pki import KeyFiles
 from holdfast_train.environment import Credentials
 from holdfast_train.storage import s3_server
 
-__all__ = ["S3Server"]
-
 
 class S3Server:
     """versitygw on a free port, which stays the same over restarts. With a folder `iam` it has other users too.

@@ -15,8 +15,8 @@ from urllib.request import Request, urlopen
 
 from tests.support.waiting import wait_for
 
+from holdfast_local.agent.config import ImageSpec
 from holdfast_local.agent.container.container import ACCOUNT_VARIABLE
-from holdfast_local.config import ImageSpec
 
 BINDS = ("HOLDFAST_PROGRESS_BIND", "HOLDFAST_HEALTH_BIND", "HOLDFAST_METRICS_BIND")
 

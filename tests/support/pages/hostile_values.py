@@ -19,7 +19,8 @@ from holdfast_cli.cluster.job_api import Line
 from holdfast_cli.pages.comparison import comparison_page
 from holdfast_cli.pages.document import document
 from holdfast_cli.pages.frame import Frame, actions, framed
-from holdfast_cli.pages.job_page import JobInputs, job_page
+from holdfast_cli.pages.inputs import JobInputs
+from holdfast_cli.pages.job_page import job_page
 from holdfast_cli.pages.jobs_page import JobRow, Jobs, Query, filled, jobs_page
 from holdfast_cli.pages.page import Page
 from holdfast_cli.pages.tiers_page import Learned, Tiers, tiers_page
@@ -41,7 +42,8 @@ from holdfast_model.evaluation.scores import ClassScores
 from holdfast_model.evaluation.task import Task
 from holdfast_model.package.report_page import report_page
 from holdfast_train.commitlog.records import Owner
-from holdfast_train.series.history import History, Part, Row
+from holdfast_train.series.history import History, Part
+from holdfast_train.series.rows import Row
 
 
 def job_inputs(word: str) -> JobInputs:

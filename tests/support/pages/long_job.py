@@ -12,11 +12,12 @@ from tests.support.manifests.observed_jobs import raw_job
 from holdfast.api.objects import TrainingJob
 from holdfast_cli.checkpoints.survey import Objects, Prefix, rows
 from holdfast_cli.cluster.job_api import Line
-from holdfast_cli.pages.job_page import JobInputs
+from holdfast_cli.pages.inputs import JobInputs
 from holdfast_cli.why.reasons import find_reasons
 from holdfast_train.commitlog.records import Commit, Fence, LogState, Owner
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.series.history import History, Part, Row
+from holdfast_train.series.history import History, Part
+from holdfast_train.series.rows import Row
 from holdfast_train.storage.base import Entry
 
 BEGIN = datetime.fromisoformat("2026-11-20T21:00:00Z")

@@ -15,11 +15,10 @@ from holdfast_train.errors import HoldfastTrainError, KeyMissingError
 from holdfast_train.format import manifest
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.save.messages import Open
-from holdfast_train.save.saver import Saver, TrainingState
+from holdfast_train.save.saver import Saver
+from holdfast_train.save.training_state import TrainingState
 from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.opening import open_retrying
-
-__all__ = ["Adapted", "Training"]
 
 
 class Adapted(torch.nn.Module):

@@ -25,7 +25,8 @@ from holdfast_train.run import ending
 from holdfast_train.run import run as session
 from holdfast_train.save import job, schedule
 from holdfast_train.save.messages import Open
-from holdfast_train.save.saver import Saver, TrainingState
+from holdfast_train.save.saver import Saver
+from holdfast_train.save.training_state import TrainingState
 from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.opening import open_retrying
 

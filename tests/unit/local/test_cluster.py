@@ -10,7 +10,8 @@ import pytest
 from tests.support.cluster.isolated import needs_isolation
 
 from holdfast_local import bringup, toolchain
-from holdfast_local.cluster import Cluster, ClusterConfig, up
+from holdfast_local.cluster import Cluster, up
+from holdfast_local.config import ClusterConfig
 from holdfast_local.errors import (
     AlreadyUpError,
     ConfigError,

@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from holdfast_cli.main import app
 from holdfast_local import command as local
-from holdfast_local.cluster import Cluster, ClusterConfig
+from holdfast_local.cluster import Cluster
+from holdfast_local.config import ClusterConfig
 from holdfast_local.processes import ProcessRecord
 from holdfast_local.state import ClusterState, S3Access
 

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from holdfast_local import components
-from holdfast_local.config import PORTS, ClusterConfig, Timings
+from holdfast_local.agent.config import Timings
+from holdfast_local.config import PORTS, ClusterConfig
 from holdfast_local.layout import Layout
 from holdfast_local.state import ClusterState, S3Access
 

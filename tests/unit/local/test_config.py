@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from holdfast_local.config import DEFAULT_NODES, ClusterConfig, NodeSpec, Timings, load_nodes
+from holdfast_local.agent.config import NodeSpec, Timings
+from holdfast_local.config import DEFAULT_NODES, ClusterConfig, load_nodes
 from holdfast_local.errors import ConfigError
 from holdfast_local.state import ClusterState
 

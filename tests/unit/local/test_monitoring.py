@@ -8,7 +8,8 @@ import yaml
 from pydantic import ValidationError
 
 from holdfast_local import monitoring
-from holdfast_local.cluster import Cluster, ClusterConfig, up
+from holdfast_local.cluster import Cluster, up
+from holdfast_local.config import ClusterConfig
 from holdfast_local.errors import LocalError
 from holdfast_local.layout import Layout
 from holdfast_local.state import ClusterState

@@ -7,8 +7,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.support.operator.fake_api_server import T0, raw_job
 
+from holdfast.api.knowledge import MAX_TIERS
 from holdfast.api.objects import TrainingJob
-from holdfast.api.profile import MAX_TIERS
 from holdfast.serve.exposition import Exposition
 
 WHERE = 'job_name="a",job_namespace="ns"'

@@ -9,8 +9,6 @@ from holdfast_model.pages.drawings import bar
 from holdfast_model.pages.fragments import Figure, table
 from holdfast_model.pages.template import Markup, Template
 
-__all__ = ["NOTES", "as_page", "split_name"]
-
 MOST_CLASSES: Final = 200
 _HTML: Final = Template(__name__)
 NOTES: Final = {

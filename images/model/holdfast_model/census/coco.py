@@ -13,8 +13,6 @@ from holdfast_model.census.sample import MOST_NAMED, Begin, Seen
 from holdfast_model.census.summary import Boxes, Summary, Twins, in_order
 from holdfast_model.census.twins import add_up
 
-__all__ = ["coco_files", "look_at_boxes"]
-
 PREFIX: Final = "instances_"
 EXPORTED: Final = "_annotations.coco.json"
 """A name that tools for annotation use in the folder of each split."""

@@ -9,8 +9,6 @@ from typing import Any, Final
 from holdfast_model.census.errors import DataSetError
 from holdfast_model.census.manifest import text_of
 
-__all__ = ["Annotations", "Box", "read_coco"]
-
 MOST_BYTES: Final = 1 << 30
 """COCO of 2017 has 0.45 GB. The text is in memory at once."""
 MOST_BOXES: Final = 20_000_000

@@ -7,8 +7,6 @@ HoldfastTrainError
 
 from holdfast_train.errors import CommandCode, HoldfastTrainError
 
-__all__ = ["DataSetError", "DataSetNotFoundError"]
-
 
 class DataSetError(HoldfastTrainError):
     """A data set cannot be read, or has nothing that can be counted."""

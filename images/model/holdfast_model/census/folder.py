@@ -8,8 +8,6 @@ from typing import Final, Literal
 from holdfast_model.census.errors import DataSetError
 from holdfast_model.census.sample import Sample, Seen, Source
 
-__all__ = ["LAYOUTS", "SPLITS", "Layout", "folder_source"]
-
 SPLITS: Final = frozenset(
     ("train", "training", "val", "valid", "validation", "dev", "test", "testing", "eval", "evaluation", "holdout")
 )

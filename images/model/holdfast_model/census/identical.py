@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 from holdfast_model.census.sample import Seen
 
-__all__ = ["Known", "digest_of", "groups"]
-
 THREADS: Final = 8
 AT_ONCE: Final = 1024
 """Files that wait to be read."""

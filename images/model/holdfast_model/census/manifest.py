@@ -10,8 +10,6 @@ from typing import Any, Final
 from holdfast_model.census.errors import DataSetError
 from holdfast_model.census.sample import Sample, Seen, Source
 
-__all__ = ["Columns", "choose", "manifest_source", "text_of"]
-
 LABELS: Final = ("label", "labels", "class", "category", "target", "class_name", "classname", "y")
 SPLITS: Final = ("split", "subset", "fold", "partition", "set")
 FILES: Final = ("file", "path", "filename", "file_name", "filepath", "file_path", "image", "image_path", "name")

@@ -12,8 +12,6 @@ from holdfast_model.census.errors import DataSetError
 from holdfast_model.census.manifest import Columns, choose, text_of
 from holdfast_model.census.sample import Sample, Seen, Source
 
-__all__ = ["class_names", "parquet_source"]
-
 ROWS: Final = 256
 """Rows in memory at once."""
 SHARD: Final = re.compile(r"([A-Za-z]+)-\d{5}-of-\d{5}(-[0-9a-f]+)?")

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["MOST_NAMED", "Begin", "Sample", "Seen", "Source"]
-
 MOST_NAMED: Final = 20
 """Names that are kept of each kind of trouble; more are counted only."""
 

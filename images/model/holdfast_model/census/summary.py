@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from holdfast_model.census.sample import Seen
 
-__all__ = ["Boxes", "Summary", "Twins", "evenness", "in_order"]
-
 ORDER: Final = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")
 MOST_LISTED: Final = 10
 _BOX_WORDS: Final = {

@@ -14,8 +14,6 @@ from holdfast_model.census.sample import Begin, Sample, Seen, Source
 from holdfast_model.census.summary import Summary, Twins, in_order
 from holdfast_model.census.twins import add_up
 
-__all__ = ["look"]
-
 MANIFESTS: Final = (".csv", ".tsv", ".jsonl", ".ndjson")
 MOST_SAMPLES: Final = 20_000_000
 MOST_CLASSES: Final = 100_000

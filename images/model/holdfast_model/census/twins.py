@@ -6,8 +6,6 @@ from typing import Final
 from holdfast_model.census.identical import Known
 from holdfast_model.census.summary import Twins
 
-__all__ = ["add_up"]
-
 MOST_EXAMPLES: Final = 20
 MOST_TWINS_NAMED: Final = 6
 

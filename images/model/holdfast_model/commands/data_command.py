@@ -20,8 +20,6 @@ from holdfast_train.exchange.progress_bar import ProgressBar, format_count
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["add_data"]
-
 MOST_CLASSES: Final = 20
 DATA: Final = """\
 Say what a data set contains: samples by class and split, how even the classes are, classes that a split lacks, and

@@ -20,8 +20,6 @@ from holdfast_train.exchange.progress_bar import format_size
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["add_estimate"]
-
 LARGEST_BATCH: Final = 1 << 30
 NOTHING: Final = "-"
 ESTIMATE: Final = """\

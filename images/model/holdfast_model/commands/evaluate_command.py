@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["add_evaluate"]
-
 JSON: Final = "evaluation.json"
 PAGE: Final = "evaluation.html"
 EVALUATE: Final = """\

@@ -25,12 +25,10 @@ from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
 if TYPE_CHECKING:
     from torch import nn
 
-    from holdfast_model.package.build import Origin
     from holdfast_model.package.problem import Problem
+    from holdfast_model.package.record import Origin
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-
-__all__ = ["add_package", "add_test"]
 
 PACKAGE: Final = """\
 Make a package of a trained model: one folder with its weights, ONNX files in three precisions and a program of
@@ -222,7 +220,7 @@ class _Steps:
 
 
 def _origin(found: Found) -> "Origin":
-    from holdfast_model.package.build import Origin  # noqa: PLC0415
+    from holdfast_model.package.record import Origin  # noqa: PLC0415
 
     manifest = found.manifest
     return Origin(

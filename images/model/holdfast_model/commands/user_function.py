@@ -13,8 +13,6 @@ from holdfast_train.errors import StateError
 if TYPE_CHECKING:
     from holdfast_model.package.problem import Problem
 
-__all__ = ["user_function", "user_problem"]
-
 
 def user_function(option: str, place: str) -> Callable[..., object]:
     """The function at `place`, such as train:problem. StateError says what is wrong with the `option`.

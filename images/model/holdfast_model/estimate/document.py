@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-__all__ = ["FORMAT", "MARGIN_BYTES", "MARGIN_SHARE", "Estimate", "Peak", "Row", "verdict", "with_margin"]
-
 FORMAT: Final = 1
 MARGIN_BYTES: Final = 3 << 29  # 1.5 GiB: the context of CUDA, and workspaces of its libraries
 MARGIN_SHARE: Final = 0.15  # of the tensors: what the allocator keeps and cannot use, and kernels that save more

@@ -7,8 +7,6 @@ HoldfastTrainError
 
 from holdfast_train.errors import HoldfastTrainError
 
-__all__ = ["EstimateError", "NotKnownError"]
-
 
 class EstimateError(HoldfastTrainError):
     """The user's function cannot be run with tensors that have no memory."""

@@ -15,8 +15,6 @@ from holdfast_model.package.problem import Problem
 from holdfast_model.user_code import place_of, words_of
 from holdfast_train.errors import HoldfastTrainError
 
-__all__ = ["Made", "as_on_gpu", "inference", "of_problem", "training"]
-
 Made = tuple[nn.Module, Callable[[], object]]
 """What the user's function returns: the model, and a function that trains one step."""
 

@@ -18,8 +18,6 @@ from torch import nn
 from holdfast_model.estimate.document import Peak
 from holdfast_model.estimate.errors import NotKnownError
 
-__all__ = ["HINTS", "Books", "without_memory"]
-
 TESTED: Final = "2.15"
 HINTS: Final = {
     "DataDependentOutputException": "it needs the value of a tensor, and an estimate has only shapes: leave it out of "

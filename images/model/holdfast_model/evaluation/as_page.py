@@ -13,8 +13,6 @@ from holdfast_model.pages.drawings import bar, matrix, reliability
 from holdfast_model.pages.fragments import Figure, Table, size_text, table
 from holdfast_model.pages.template import Markup, Template
 
-__all__ = ["as_page"]
-
 MOST_CLASSES: Final = 100
 MOST_IN_MATRIX: Final = 24
 MOST_CONFUSED: Final = 15

@@ -11,8 +11,6 @@ import numpy as np
 from holdfast_model.evaluation.measure import Candidate, Result
 from holdfast_model.evaluation.scores import ClassScores, Worst, interval
 
-__all__ = ["VERSION", "Comparison"]
-
 VERSION: Final = 1
 
 

@@ -14,8 +14,6 @@ from holdfast_model.evaluation.task import Task
 from holdfast_model.package.errors import InputError
 from holdfast_model.package.problem import Arrays, Tensor, check
 
-__all__ = ["ArrayData", "Batch", "Damage", "Data", "open_arrays"]
-
 LABELS: Final = ("labels", "label", "targets", "target")
 IGNORED: Final = -100
 """A token that is not scored, as for cross_entropy of torch."""

@@ -2,8 +2,6 @@
 
 from holdfast_train.errors import HoldfastTrainError
 
-__all__ = ["EvaluationError"]
-
 
 class EvaluationError(HoldfastTrainError):
     """Data cannot be read, or does not fit the problem of a package."""

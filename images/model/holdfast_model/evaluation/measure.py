@@ -19,8 +19,6 @@ from holdfast_model.package.loader import Model, fixed_dims, is_installed, is_ru
 from holdfast_model.package.problem import Arrays, Pixels
 from holdfast_model.user_code import words_of
 
-__all__ = ["Begin", "Candidate", "Result", "Score", "candidates", "evaluate", "evaluate_by"]
-
 CALL_SECONDS: Final = 600.0
 ALL: Final = "all"
 Score = Callable[[Callable[[Arrays], Arrays], str], float]

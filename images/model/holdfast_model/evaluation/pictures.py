@@ -18,8 +18,6 @@ from holdfast_model.evaluation.data import Batch, Damage
 from holdfast_model.evaluation.errors import EvaluationError
 from holdfast_model.evaluation.task import Task
 
-__all__ = ["PictureData", "as_picture", "as_png", "open_folder", "open_parquet"]
-
 Array = np.ndarray[Any, Any]
 SUFFIXES: Final = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 FORMATS: Final = ("JPEG", "PNG", "BMP", "WEBP")

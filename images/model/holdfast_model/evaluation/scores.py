@@ -13,8 +13,6 @@ from holdfast_model.evaluation.pictures import as_picture
 from holdfast_model.evaluation.task import Task
 from holdfast_model.pages.drawings import Bin
 
-__all__ = ["ClassRow", "ClassScores", "NotNumbersError", "TokenScores", "Worst", "interval"]
-
 Array = np.ndarray[Any, Any]
 BINS: Final = 10
 MOST_WORST: Final = 24

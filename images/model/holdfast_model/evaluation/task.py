@@ -11,8 +11,6 @@ from holdfast_model.package.errors import ProblemError
 from holdfast_model.package.folder import Opened
 from holdfast_model.package.problem import Pixels, Tensor, check_classes
 
-__all__ = ["Task", "batch_limits", "task_of"]
-
 MOST_BATCH: Final = 64
 MOST_BATCH_BYTES: Final = 64 << 20
 

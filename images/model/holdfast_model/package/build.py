@@ -52,8 +52,6 @@ from holdfast_model.package.variants import (
 from holdfast_model.user_code import words_of
 from holdfast_train.errors import HoldfastTrainError, StateError
 
-__all__ = ["Built", "Origin", "build", "choose"]
-
 CALL_SECONDS: Final = 600.0
 
 

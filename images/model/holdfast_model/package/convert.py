@@ -19,8 +19,6 @@ from typing import Final
 from holdfast_model.package.errors import PackageError
 from holdfast_protocol import variables
 
-__all__ = ["COMMAND", "FIXED_SOURCES", "SOURCES", "Conversion", "conversions", "environment", "filled", "run_command"]
-
 COMMAND: Final = "command"
 """The runtime of these variants in package.json."""
 SOURCES: Final = ("safetensors", "pt2", "onnx")

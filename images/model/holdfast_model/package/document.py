@@ -13,8 +13,6 @@ from typing import Any, Final
 from holdfast_model.package.convert import COMMAND
 from holdfast_model.package.problem import Tensor, check_tensors
 
-__all__ = ["CODE", "Parsed", "check_origin", "parse", "read_json"]
-
 CODE: Final = ("pt2", "torch")
 """The one variant, and its runtime, whose file may contain code that runs when it is opened."""
 RUNTIMES: Final = ("files", "torch", "onnxruntime", COMMAND)

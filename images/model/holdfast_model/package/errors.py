@@ -9,8 +9,6 @@ HoldfastTrainError
 
 from holdfast_train.errors import HoldfastTrainError
 
-__all__ = ["InputError", "PackageError", "ProblemError", "WorkerError"]
-
 
 class PackageError(HoldfastTrainError):
     """A package is missing or damaged, or cannot be made."""

@@ -20,23 +20,6 @@ from holdfast_model.package.document import parse, read_json
 from holdfast_model.package.errors import PackageError, ProblemError
 from holdfast_model.package.problem import Tensor
 
-__all__ = [
-    "FILE",
-    "README",
-    "REPORT",
-    "TESTS",
-    "VERSION",
-    "Opened",
-    "file_entry",
-    "named_files",
-    "open_package",
-    "others",
-    "tensor_entries",
-    "verify",
-    "verify_variant",
-    "write_json",
-]
-
 VERSION: Final = 1
 FILE: Final = "package.json"
 TESTS: Final = "tests.safetensors"

@@ -6,8 +6,6 @@ import numpy as np
 
 from holdfast_model.package.problem import Arrays, Problem, check
 
-__all__ = ["at_sizes", "inputs_to_test", "resized"]
-
 MOST_BYTES = 256 << 20
 """A case larger than this is left out, and package.json says so."""
 

@@ -19,8 +19,6 @@ from holdfast_model.package.errors import PackageError, WorkerError
 from holdfast_model.package.folder import Opened, open_package, verify_variant
 from holdfast_model.package.problem import Arrays, Call, Problem, Tensor, check
 
-__all__ = ["Model", "fixed_dims", "is_installed", "is_runnable", "load", "may_run_code", "placeholder"]
-
 PREFERRED: Final = ("onnx", "onnx-fp16", "onnx-int8")
 """The most exact first."""
 START_SECONDS: Final = 300.0

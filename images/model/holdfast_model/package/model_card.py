@@ -5,8 +5,6 @@ from typing import Any
 
 from holdfast_model.pages.fragments import size_text
 
-__all__ = ["readme"]
-
 
 def readme(document: Mapping[str, Any], failed: Mapping[str, str]) -> str:
     """Markdown. `failed`: variants that are not in the package, or are marked as failed, with the reason."""

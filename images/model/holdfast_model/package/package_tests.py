@@ -11,8 +11,6 @@ from holdfast_model.package.loader import Model, is_installed, is_runnable, may_
 from holdfast_model.package.problem import Arrays, check
 from holdfast_model.package.variant_tests import Assessment, Bar, judge
 
-__all__ = ["read_tests", "run_tests"]
-
 MOST_DRIFT: Final = 0.05
 """Int8 kernels of other processors round otherwise: the agreement may be this much lower."""
 

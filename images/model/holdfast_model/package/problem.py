@@ -12,8 +12,6 @@ import numpy as np
 
 from holdfast_model.package.errors import InputError, ProblemError
 
-__all__ = ["Arrays", "Call", "Pixels", "Problem", "Score", "Tensor", "check", "check_classes", "check_tensors"]
-
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 Call = Callable[[Arrays], Arrays]
 """A model in any form: arrays by the names of the inputs in, by those of the outputs out."""

@@ -10,8 +10,6 @@ from holdfast_model.package.errors import PackageError, ProblemError
 from holdfast_model.package.folder import FILE, MOST_BYTES
 from holdfast_train.storage.base import Storage
 
-__all__ = ["check_free", "publish", "published"]
-
 MOST_FILE: Final = 4 << 30
 """The largest file that a storage takes at once, in bytes."""
 

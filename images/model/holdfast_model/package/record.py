@@ -10,8 +10,6 @@ from holdfast_model.package.folder import TESTS, VERSION, file_entry, tensor_ent
 from holdfast_model.package.problem import Arrays, Pixels, Problem, check
 from holdfast_model.package.versions import library_versions
 
-__all__ = ["Origin", "Tests", "made_document"]
-
 
 @dataclass(frozen=True)
 class Origin:

@@ -13,8 +13,6 @@ from holdfast_model.pages.document import document as page
 from holdfast_model.pages.fragments import Figure, size_text
 from holdfast_model.pages.template import Markup, Template
 
-__all__ = ["report_page"]
-
 STYLE: Final = Path(__file__).with_name("report_page.css")
 MOST_METRICS: Final = 12
 _HTML: Final = Template(__name__)

@@ -13,8 +13,6 @@ from holdfast_model.package.problem import Arrays, Call, Score
 from holdfast_model.user_code import called
 from holdfast_train.errors import StateError
 
-__all__ = ["Assessment", "Bar", "compare", "judge", "measured", "run_cases"]
-
 LEAST_AGREEMENT: Final = 0.95
 """Of a variant without a tolerance, if the problem has no score."""
 

@@ -20,8 +20,6 @@ from holdfast_model.package.inputs_to_test import at_sizes
 from holdfast_model.package.problem import Arrays, Problem, check
 from holdfast_model.user_code import called
 
-__all__ = ["FIXED", "VARIANTS", "Source", "Variant", "call_of", "make_by_command", "save_arrays", "tied_names"]
-
 OPSET: Final = 20
 FIXED: Final = "onnx-fixed"
 STATIC_OPERATORS: Final = ("Conv", "MatMul", "Gemm")

@@ -3,8 +3,6 @@
 from importlib import metadata
 from typing import Final
 
-__all__ = ["library_versions"]
-
 LIBRARIES: Final = ("torch", "onnx", "onnxruntime", "onnxscript", "safetensors", "numpy", "holdfast-train")
 
 

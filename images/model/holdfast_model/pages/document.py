@@ -11,8 +11,6 @@ from typing import Final
 
 from holdfast_model.pages.template import Markup, Template
 
-__all__ = ["BASE", "Section", "check_writable", "document", "sealed", "served", "write_whole"]
-
 BASE: Final = Path(__file__).with_name("base.css")  # the first rules of every page
 STYLE: Final = Path(__file__).with_name("page.css")
 Section = tuple[str, Markup]

@@ -5,8 +5,6 @@ from typing import Final, NamedTuple
 
 from holdfast_model.pages.template import Markup, Template
 
-__all__ = ["Bin", "bar", "matrix", "reliability"]
-
 CELL: Final = 30
 ABOVE: Final = 96
 BESIDE: Final = 120

@@ -5,8 +5,6 @@ from typing import Final, NamedTuple
 
 from holdfast_model.pages.template import Markup
 
-__all__ = ["Figure", "Table", "size_text", "table"]
-
 LONG: Final = 40
 """Characters from which on a cell may be wrapped."""
 

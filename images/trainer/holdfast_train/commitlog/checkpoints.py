@@ -19,8 +19,6 @@ from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import Storage, join_uri
 from holdfast_train.storage.parallel import delete_all, sizes
 
-__all__ = ["Checkpoints", "Clean", "Found", "Saved", "find", "found_in"]
-
 FOLDERS: Final = ("data/", "manifests/", "log/", "series/")
 
 

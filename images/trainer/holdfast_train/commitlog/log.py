@@ -21,8 +21,6 @@ from holdfast_train.format import names
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import Storage, join_uri
 
-__all__ = ["CommitLog", "now", "read"]
-
 R = TypeVar("R", records.Record, records.Record | None)
 TRIES: Final = 1000
 

@@ -36,8 +36,6 @@ from typing import Final
 from holdfast_train.commitlog.records import Fence, LogState
 from holdfast_train.format.names import CheckpointName
 
-__all__ = ["ORPHAN_SECONDS", "orphans"]
-
 ORPHAN_SECONDS: Final = 3600.0
 
 

@@ -14,8 +14,6 @@ from holdfast_train.commitlog import records
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.errors import CheckpointCorruptError, KeyMissingError, StorageError
 
-__all__ = ["BROKEN", "Quarantine"]
-
 BROKEN: Final = (CheckpointCorruptError, KeyMissingError)  # errors that mean that a checkpoint is broken
 
 

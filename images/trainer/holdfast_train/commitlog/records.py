@@ -20,26 +20,6 @@ from holdfast_train.format.names import CheckpointName, log_key
 from holdfast_train.format.sealed_json import sealed, unsealed
 from holdfast_train.format.version import VERSION, take_version
 
-__all__ = [
-    "HEALTHY_STEPS",
-    "IMPORTED_NAMESPACE",
-    "Commit",
-    "Fence",
-    "Kind",
-    "LogState",
-    "Owner",
-    "Record",
-    "Rollback",
-    "Use",
-    "apply",
-    "decode",
-    "draft",
-    "encode",
-    "newest",
-    "replay",
-    "skipped_at",
-]
-
 Kind = Literal["owner", "takeover", "fence", "quarantine", "commit", "handover", "prune", "pin", "rollback", "complete"]
 
 FORMER_KEPT: Final = 32

@@ -8,8 +8,6 @@ from decimal import Decimal, InvalidOperation
 from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.records import Commit
 
-__all__ = ["best_of", "retire", "with_metric"]
-
 
 def retire(commits: Iterable[Commit], keep: Keep, left: Iterable[Commit] = ()) -> tuple[int, ...]:
     """Numbers of the `commits` (oldest first), and of those that rollbacks have `left`, that retention drops.

@@ -26,22 +26,6 @@ from holdfast_train.errors import (
 from holdfast_train.format.manifest import Manifest
 from holdfast_train.format.names import CheckpointName
 
-__all__ = [
-    "check_may_fence",
-    "check_may_import",
-    "check_may_pin",
-    "check_may_prune",
-    "check_may_release",
-    "check_may_roll_back",
-    "check_may_use",
-    "check_may_write",
-    "check_owner",
-    "may_go_on_from_memory",
-    "ownership_record",
-    "possible_writer",
-    "reason_to_pass_fence",
-]
-
 
 def ownership_record(state: LogState, identity: Identity) -> Literal["owner", "takeover"] | None:
     """The kind of record that `identity` must append before its fence, None if its job owns the prefix already.

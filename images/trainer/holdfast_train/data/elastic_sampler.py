@@ -13,8 +13,6 @@ from holdfast_train.data.permutation import in_epochs
 from holdfast_train.data.seeded import Index, SeededDataset
 from holdfast_train.errors import StateError
 
-__all__ = ["ElasticSampler"]
-
 ORDER: Final = 1  # version of the order, to be raised if the same seed ever gives another one
 SHOWN: Final = 8  # allowed numbers of ranks that an error message names
 SLACK: Final = 64  # steps by which a loader may draw further ahead than at its first step, as some prefetchers do

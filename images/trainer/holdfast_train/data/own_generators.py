@@ -10,8 +10,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast_train.data import rng
 
-__all__ = ["Repeatable", "generators_in"]
-
 T = TypeVar("T")
 LONG: Final = 1000  # elements of a container of which only the types are looked at: they are data
 MOST: Final = 100_000  # objects that a search looks at, the nearest ones first

@@ -7,8 +7,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Permutation", "in_epochs"]
-
 ROUNDS: Final = 12  # with 8, not all orders of six things are equally likely
 GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: the step of SplitMix64
 Words = npt.NDArray[np.uint64]

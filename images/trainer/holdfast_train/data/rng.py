@@ -8,19 +8,6 @@ from typing import Any
 
 from holdfast_train.errors import StateError
 
-__all__ = [
-    "Generators",
-    "capture",
-    "capture_host",
-    "is_generator_type",
-    "own_state",
-    "restore",
-    "restore_host",
-    "seed_host",
-    "seed_own",
-    "set_own_state",
-]
-
 
 def capture() -> dict[str, Any]:
     """The state of every generator of this process.

@@ -8,8 +8,6 @@ from typing import Any
 from holdfast_train.data.own_generators import Repeatable
 from holdfast_train.errors import StateError
 
-__all__ = ["Index", "SeededDataset"]
-
 
 class Index(int):
     """The index of a sample: an int that also has the sample's `place` in the row of all epochs."""

@@ -6,8 +6,6 @@ from torch.utils.data import DataLoader
 
 from holdfast_train.data_wait import DATA_WAIT
 
-__all__ = ["TimedLoader"]
-
 
 class TimedLoader(DataLoader[Any]):
     """A DataLoader in all that it does. The time inside `next` of its iterators is added to DATA_WAIT."""

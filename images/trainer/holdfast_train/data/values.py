@@ -5,8 +5,6 @@ from typing import Any
 
 from holdfast_train.errors import StateError
 
-__all__ = ["Values"]
-
 
 class Values:
     """Named values that are read and set as attributes. Example: a mean of gradient norms, used for clipping.

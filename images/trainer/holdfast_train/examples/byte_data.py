@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from holdfast_train import ElasticSampler
 
-__all__ = ["ByteData", "build"]
-
 SEPARATOR: Final = b"\0"  # between files; text does not contain it
 VOCABULARY: Final = 256
 SKIPPED: Final = ("site-packages", "dist-packages", "__pycache__", ".git")

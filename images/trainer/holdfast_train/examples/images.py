@@ -14,8 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Folder", "Gratings", "Pictures", "main", "open_images"]
-
 
 class Pictures(Protocol):
     """Pictures of shape (3, size, size) with the number of their class."""

@@ -17,8 +17,6 @@ from holdfast_model import package as packages
 from holdfast_train.examples.byte_data import VOCABULARY, ByteData, build
 from holdfast_train.examples.language_model import LanguageModel, Shape, parse
 
-__all__ = ["llama_config", "llama_names", "problem"]
-
 
 def problem(*arguments: str) -> packages.Problem:
     """For `holdfast-train package`. `arguments`: the options of the training that say how large the model is."""

@@ -11,8 +11,6 @@ from typing import Any
 
 from holdfast_train import Run
 
-__all__ = ["Counter", "SlowBytes", "main"]
-
 
 class Counter:
     """A sum that shows if a step was lost or done twice: after n steps it is n * (n + 1) / 2."""

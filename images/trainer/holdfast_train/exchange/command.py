@@ -29,8 +29,6 @@ from holdfast_train.storage.retrying import PATIENCE_SECONDS
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["main"]
-
 _UNITS: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 EXPORT: Final = """\
 Write a checkpoint to files that other programs can read.

@@ -13,8 +13,6 @@ from holdfast_train.format.sharding import Box
 from holdfast_train.format.tree import COLUMNS, SCALAR, Tree, Walk, unpack
 from holdfast_train.restore.lazy_tensors import Lazy
 
-__all__ = ["DESCRIPTION", "Content", "Description", "to_tensor"]
-
 DESCRIPTION: Final = "holdfast"  # the key of the description in a file
 VERSION: Final = 1
 BYTES: Final = "bytes"  # the type of a byte string

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import StateError
-from holdfast_train.exchange import safetensors_files, torch_files
+from holdfast_train.exchange import safetensors_files, safetensors_layout, torch_files
 from holdfast_train.exchange.content import Content
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.program import data_facts
@@ -18,8 +18,6 @@ from holdfast_train.format.selection import Only, dotted, is_within, select
 from holdfast_train.restore.lazy_tensors import outline
 from holdfast_train.restore.source import read_newest_intact
 from holdfast_train.storage.retrying import RetryingStorage
-
-__all__ = ["FORMATS", "Exported", "Format", "export", "outlines"]
 
 Format = Literal["safetensors", "dcp", "torch"]
 FORMATS: Final = ("safetensors", "dcp", "torch")
@@ -53,7 +51,7 @@ def export(
     NoCheckpointError, StateError, StorageErrors, OSError.
     """
     _refuse_existing(destination)
-    alone = form == "safetensors" and destination.suffix == safetensors_files.SUFFIX
+    alone = form == "safetensors" and destination.suffix == safetensors_layout.SUFFIX
 
     def write(found: Found) -> Exported:
         objects = outlines(found, only)

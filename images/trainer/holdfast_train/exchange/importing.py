@@ -15,7 +15,7 @@ from holdfast_train.commitlog.log import now
 from holdfast_train.commitlog.records import IMPORTED_NAMESPACE
 from holdfast_train.environment import Identity
 from holdfast_train.errors import StateError
-from holdfast_train.exchange import safetensors_files, torch_files
+from holdfast_train.exchange import safetensors_files, safetensors_layout, torch_files
 from holdfast_train.exchange.content import Description
 from holdfast_train.format import manifest
 from holdfast_train.format.assembly import merge_entries
@@ -29,8 +29,6 @@ from holdfast_train.save.plan import Plan, make_plan
 from holdfast_train.say import say
 from holdfast_train.storage import checksums
 from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
-
-__all__ = ["SourceFiles", "import_checkpoint", "open_source"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def open_source(path: Path, name: str | None) -> Iterator[SourceFiles]:
             yield SourceFiles(_name_objects(path, state, name), "dcp")
         else:
             yield _exported(path, description, state, name, "dcp")
-    elif path.is_dir() or path.name.endswith((safetensors_files.SUFFIX, safetensors_files.INDEX)):
+    elif path.is_dir() or path.name.endswith((safetensors_layout.SUFFIX, safetensors_layout.INDEX)):
         with safetensors_files.read(path) as (tensors, description):
             if not tensors and description is None:
                 raise StateError(

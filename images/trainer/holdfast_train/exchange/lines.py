@@ -3,8 +3,6 @@
 import sys
 from typing import TextIO
 
-__all__ = ["printable", "say", "show", "show_json"]
-
 
 def show(text: str = "") -> None:
     """Print one line on standard output."""

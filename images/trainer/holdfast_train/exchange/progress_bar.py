@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Final, Self
 
-__all__ = ["ProgressBar", "format_count", "format_size"]
-
 WIDTH: Final = 30
 EVERY: Final = 0.1  # seconds between two updates
 

@@ -6,8 +6,6 @@ from typing import get_args
 from holdfast_protocol.settings import Addressing
 from holdfast_train.storage.s3_server import S3Options
 
-__all__ = ["add_s3_options", "s3_options"]
-
 
 def add_s3_options(parser: argparse.ArgumentParser) -> None:
     """Add the options to `parser`."""

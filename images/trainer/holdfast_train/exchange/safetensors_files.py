@@ -15,8 +15,6 @@ from holdfast_train.exchange.safetensors_layout import INDEX, SUFFIX, lay_out
 from holdfast_train.exchange.safetensors_types import form_of
 from holdfast_train.storage.base import Storage
 
-__all__ = ["INDEX", "SUFFIX", "read", "write"]
-
 
 def _library() -> Any:
     try:

@@ -8,8 +8,6 @@ from typing import Final
 from holdfast_train.exchange.content import DESCRIPTION, Content
 from holdfast_train.restore.lazy_tensors import Lazy
 
-__all__ = ["INDEX", "SUFFIX", "Layout", "lay_out"]
-
 SUFFIX: Final = ".safetensors"
 INDEX: Final = ".safetensors.index.json"
 

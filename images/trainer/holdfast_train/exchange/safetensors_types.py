@@ -7,8 +7,6 @@ from holdfast_train.errors import CheckpointCorruptError, StateError
 from holdfast_train.format.tree import SCALAR
 from holdfast_train.restore.lazy_tensors import Lazy
 
-__all__ = ["Form", "form_of"]
-
 # Type in torch -> type in safetensors and its bytes. The files of the library begin with the types at the end.
 _TYPES: Final = {
     "bool": ("BOOL", 1),

@@ -17,8 +17,6 @@ from holdfast_train.restore.chunk_reader import Fill, read
 from holdfast_train.restore.lazy_tensors import Lazy
 from holdfast_train.storage.base import Storage
 
-__all__ = ["is_of_rows", "write"]
-
 ALIGNMENT: Final = 8
 BLOCK_BYTES: Final = 64 << 20  # memory for a shard whose rows are not rows of the whole tensor
 

@@ -15,8 +15,6 @@ from holdfast_train.exchange.content import DESCRIPTION, Content, Description, t
 from holdfast_train.restore.lazy_tensors import materialise
 from holdfast_train.storage.base import Storage
 
-__all__ = ["METADATA", "read_dcp", "read_torch", "write_dcp", "write_torch"]
-
 METADATA: Final = ".metadata"  # every folder of torch.distributed.checkpoint has this file
 ALONE: Final = "torch.distributed is disabled"  # the warning that there is one process only, which is intended
 _ARRAYS: Final = re.compile(r"numpy\.(_?core\.multiarray\.(_reconstruct|scalar)|ndarray|dtype)")

@@ -26,8 +26,6 @@ from holdfast_train.storage.base import Storage
 from holdfast_train.storage.checksums import CHUNK_BYTES, chunk_sums
 from holdfast_train.storage.rate_limit import RateLimit
 
-__all__ = ["FolderCommits"]
-
 THREADS: Final = 2  # parts in memory at once, of 64 MiB each
 
 

@@ -14,8 +14,6 @@ from holdfast_train.folder.pointers import Pointer, pointers_of
 from holdfast_train.format.manifest import PART_BYTES, Part
 from holdfast_train.format.sealed_json import decoded_json
 
-__all__ = ["Index", "Piece", "below", "cut", "decode", "encode", "escapes"]
-
 MOST_TIME: Final = 2**63 - 1  # nanoseconds
 SMALL_BYTES: Final = 1 << 20  # smaller files share a part, and are uploaded again with each checkpoint
 

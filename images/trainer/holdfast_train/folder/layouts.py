@@ -24,8 +24,6 @@ from typing import Final, Literal
 from holdfast_train.folder.look import File
 from holdfast_train.folder.names import SUFFIXES, is_log, is_numbered, is_temporary, number_of, step_of
 
-__all__ = ["COMMITTED", "METADATA", "RANDOM_STATES", "STATE", "Layout", "Unit", "find", "path_of", "target_of"]
-
 Layout = Literal["HuggingFace", "Accelerate", "Distributed", "Orbax", "Files", "Pattern"]
 
 STATE: Final = "trainer_state.json"  # the last file that the Trainer of Hugging Face writes

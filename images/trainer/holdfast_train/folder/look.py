@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["MOST_ENTRIES", "OWN", "File", "TooManyFilesError", "look"]
-
 MOST_ENTRIES: Final = 1_000_000
 OWN: Final = ".holdfast-"  # names of files and folders that the writer makes, and that no look sees
 

@@ -12,8 +12,6 @@ from holdfast_train.folder.layouts import COMMITTED, METADATA, RANDOM_STATES, ST
 from holdfast_train.folder.look import File
 from holdfast_train.folder.names import SUFFIXES
 
-__all__ = ["INCOMPLETE", "has_mark", "is_marked", "metrics_of"]
-
 INCOMPLETE: Final = "checkpoint-is-incomplete.txt"  # Hugging Face keeps it in a folder while it saves on SIGTERM
 JSON_BYTES: Final = 64 << 20  # a longer file is not read
 TENSORS: Final = ".safetensors"

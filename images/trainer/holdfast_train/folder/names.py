@@ -8,8 +8,6 @@ only which files belong together.
 import re
 from typing import Final
 
-__all__ = ["SUFFIXES", "is_log", "is_numbered", "is_temporary", "number_of", "step_of"]
-
 SUFFIXES: Final = (".ckpt", ".pt", ".pth", ".pth.tar", ".pt.tar", ".keras")  # each such file is a ZIP archive
 
 _END: Final = r"(?!\d|\.\d|-of-)"  # model-00001-of-00002 is one of two files

@@ -16,8 +16,6 @@ from typing import Any, Final
 from holdfast_train.folder.layouts import Unit
 from holdfast_train.folder.look import OWN
 
-__all__ = ["Pointer", "pointers_of", "pointers_to", "put_pointers_back"]
-
 MOST: Final = 16
 MOST_BYTES: Final = 256
 MOST_ENTRIES: Final = 10_000  # of a folder are looked at

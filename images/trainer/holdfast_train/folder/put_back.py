@@ -19,8 +19,6 @@ from holdfast_train.folder.pointers import put_pointers_back
 from holdfast_train.format.manifest import OF_FOLDER, Part, check_chunks
 from holdfast_train.storage.base import Storage
 
-__all__ = ["NotFromFolderError", "make_folder", "put_back", "read_index", "set_aside_incomplete"]
-
 STAGE: Final = f"{OWN}put-back-"
 TRAINER_FILES: Final = frozenset(
     ("training_args.bin", "scheduler.pt", "rng_state.pth", "model.safetensors", "trainer_state.json", INCOMPLETE)

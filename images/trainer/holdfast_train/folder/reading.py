@@ -10,8 +10,6 @@ from typing import Final, Self
 from holdfast_train.folder.index import Piece
 from holdfast_train.folder.look import File
 
-__all__ = ["Reading", "UnitChangedError"]
-
 MOST_OPEN: Final = 16_384  # files, and at most half of what this process may open
 
 

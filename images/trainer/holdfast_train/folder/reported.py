@@ -18,8 +18,6 @@ from holdfast_train.series.rows import MOST_NAMES, MOST_STEP, Row, is_name, name
 from holdfast_train.series.segment import Header
 from holdfast_train.storage.retrying import RetryingStorage
 
-__all__ = ["Reported", "row_of"]
-
 COMMIT_SECONDS: Final = 2.0  # a commit waits this long for the history when its data is uploaded
 LAST_SECONDS: Final = 5.0  # for the last rows, when everything is committed
 

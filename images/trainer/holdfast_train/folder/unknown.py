@@ -6,8 +6,6 @@ from typing import Final
 from holdfast_train.folder.layouts import Unit
 from holdfast_train.folder.look import File
 
-__all__ = ["WEIGHTS", "Unknown"]
-
 SECONDS: Final = 60.0  # without a change, before it is said
 CHANGING_SECONDS: Final = 300.0  # of changes at each look, before it is said: a large checkpoint is written for minutes
 WEIGHTS: Final = (

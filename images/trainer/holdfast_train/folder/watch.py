@@ -12,8 +12,6 @@ from holdfast_train.folder.look import TooManyFilesError, look
 from holdfast_train.folder.marks import has_mark, is_marked
 from holdfast_train.folder.unknown import Unknown
 
-__all__ = ["Watch"]
-
 LOOK_SECONDS: Final = 2.0  # between two looks,
 SHARE: Final = 20.0  # or so many times what a look takes
 QUIET_SECONDS: Final = 30.0  # without a change, for a checkpoint whose layout has no mark

@@ -1,7 +1,5 @@
 """What is said of the checkpoints of a folder, whose names may say no step."""
 
-__all__ = ["left", "newest", "of_step", "saved_on_notice"]
-
 
 def of_step(step: int | None) -> str:
     """In brackets behind the name of a checkpoint."""

@@ -50,8 +50,6 @@ from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.rate_limit import RateLimit
 from holdfast_train.storage.retrying import PATIENCE_SECONDS
 
-__all__ = ["FolderWriter", "main"]
-
 RETRY_SECONDS: Final = 15.0  # after a commit that failed
 BURST_BYTES: Final = 8 << 20  # of the rate limit
 FAREWELL_SECONDS: Final = 2.0  # for the last report

@@ -9,8 +9,6 @@ from holdfast_train.format.manifest import Manifest
 from holdfast_train.format.rank_agreement import difference, draw_of
 from holdfast_train.format.tree import TensorEntry, names
 
-__all__ = ["assemble", "check_fragment", "merge_entries"]
-
 
 def check_fragment(draft: Manifest, first: Fragment, other: Fragment) -> None:
     """Check that the fragment of another rank belongs to the same state as the `first` one, of rank 0.

@@ -13,8 +13,6 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from holdfast_protocol.document import camel_case
 from holdfast_train.format.names import CheckpointName
 
-__all__ = ["decoded", "encoded"]
-
 T = TypeVar("T")
 
 

@@ -22,8 +22,6 @@ from typing import Any, Final, TypeAlias
 from holdfast_train.errors import StateError
 from holdfast_train.format.mappings import MAPPINGS, mapping_of, type_of
 
-__all__ = ["FEW", "decode", "encode"]
-
 FEW: Final = 16  # a container of fewer items is a part of the tree; what is in it may become columns
 MANY: Final = 1000  # arrays, at all depths, in a container that becomes columns
 PLAIN: Final = 16  # so many other values count as one array

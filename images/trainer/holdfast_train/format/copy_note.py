@@ -9,8 +9,6 @@ from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.sealed_json import canonical, decoded_json
 
-__all__ = ["CopyNote"]
-
 
 @dataclass(frozen=True)
 class CopyNote:

@@ -9,8 +9,6 @@ from holdfast_train.format.manifest import Part
 from holdfast_train.format.sealed_json import canonical, decoded_json
 from holdfast_train.format.tree import TensorEntry, Tree
 
-__all__ = ["Fragment"]
-
 
 @dataclass(frozen=True)
 class Fragment:

@@ -14,8 +14,6 @@ from holdfast_train.format.tree import TensorEntry, Tree
 from holdfast_train.format.version import VERSION, take_version
 from holdfast_train.storage.checksums import chunk_sums
 
-__all__ = ["OF_FOLDER", "PART_BYTES", "Manifest", "Part", "check_chunks", "decode", "encode"]
-
 PART_BYTES: Final = 64 << 20
 OF_FOLDER: Final = "checkpoint.folder"  # in `program` of a checkpoint that has files and no objects of a Run
 

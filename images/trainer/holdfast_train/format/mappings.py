@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from holdfast_train.errors import StateError
 
-__all__ = ["MAPPINGS", "mapping_of", "type_of"]
-
 MAPPINGS: Final = (dict, OrderedDict, defaultdict, Counter)
 FACTORIES: Final[Mapping[str, Any]] = {
     "None": None, "int": int, "float": float, "str": str, "list": list, "dict": dict, "set": set,

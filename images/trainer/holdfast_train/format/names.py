@@ -7,8 +7,6 @@ from typing import ClassVar, Final
 
 from holdfast_train.errors import StorageInvalidError
 
-__all__ = ["CheckpointName", "log_key", "log_seq", "resolve"]
-
 _MANIFEST: Final = re.compile(r"manifests/([^/]+)\.json")
 
 

@@ -5,8 +5,6 @@ from itertools import product
 
 from holdfast_train.format.tree import Shard
 
-__all__ = ["runs"]
-
 
 def runs(one: Shard, other: Shard, width: int) -> Iterator[tuple[int, int, int]]:
     """The overlap of two boxes as runs: the offset in one, the offset in the other, and the number of bytes.

@@ -15,22 +15,6 @@ from typing import Any, Final, Literal, TypeAlias
 from holdfast_train.errors import StateError
 from holdfast_train.format.revision import revision_of_program
 
-__all__ = [
-    "ENDED",
-    "IMPORTED",
-    "RULES",
-    "Finding",
-    "Program",
-    "Severity",
-    "check_rules",
-    "compare",
-    "data_facts",
-    "describe",
-    "refusal",
-    "versions",
-    "with_objects",
-]
-
 Severity: TypeAlias = Literal["refuse", "warn", "ignore"]
 DIGITS: Final = 12  # of the hash of one value of the configuration: enough to detect a change
 SHOWN: Final = 6  # changed values that a message names

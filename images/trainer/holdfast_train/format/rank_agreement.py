@@ -18,23 +18,6 @@ from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.sealed_json import canonical
 from holdfast_train.format.tree import Leaf, Tree, names
 
-__all__ = [
-    "ALL_ALIKE",
-    "Apart",
-    "Facts",
-    "HostCopy",
-    "Sample",
-    "apart_trees",
-    "byte_sums",
-    "compare",
-    "difference",
-    "draw_of",
-    "facts_of",
-    "is_own",
-    "renamed",
-    "tree_sums",
-]
-
 SAMPLED: Final = 256  # tensors of which one save reads bytes; the next save takes others
 WINDOW: Final = 64  # bytes of each
 WHOLE_BYTES: Final = 1 << 20  # the largest tensor that `facts_of` reads as a whole

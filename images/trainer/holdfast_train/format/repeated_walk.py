@@ -14,9 +14,6 @@ from holdfast_train.errors import StateError
 from holdfast_train.format.mappings import MAPPINGS, type_of
 from holdfast_train.format.tree import COLUMNS, Leaf, Tree, Walk
 
-__all__ = ["RepeatedWalk"]
-
-
 MISSES: Final = 2
 
 

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Final
 
-__all__ = ["revision_of", "revision_of_program"]
-
 _HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 DEEPEST: Final = 5  # levels of references to references
 

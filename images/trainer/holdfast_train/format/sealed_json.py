@@ -8,8 +8,6 @@ from typing import Any
 from holdfast_train.errors import CheckpointCorruptError
 from holdfast_train.format.codec import encoded
 
-__all__ = ["canonical", "decoded_json", "sealed", "unsealed"]
-
 
 def canonical(body: object) -> bytes:
     """`body` as JSON with sorted keys and without blanks: equal content gives equal bytes.

@@ -5,8 +5,6 @@ from typing import Any, Final, TypeAlias
 
 from holdfast_train.errors import StateError
 
-__all__ = ["SHOWN", "Only", "at", "dotted", "is_within", "select"]
-
 Only: TypeAlias = "str | Sequence[str] | None"
 SHOWN: Final = 12  # names that an error lists
 

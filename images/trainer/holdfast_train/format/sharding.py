@@ -6,8 +6,6 @@ from typing import Any, TypeAlias
 
 from holdfast_train.errors import StateError
 
-__all__ = ["Box", "as_sharded", "is_sharded", "own_part", "place", "storage_of"]
-
 Box: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 

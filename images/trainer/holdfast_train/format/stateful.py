@@ -6,8 +6,6 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from holdfast_train.errors import StateError
 
-__all__ = ["Counts", "Stateful", "checked", "has_position", "stepping", "stepping_ones", "unwrapped"]
-
 # Classes whose state is split over the ranks without a description of the parts, by package and name.
 _SPLIT: Final = {
     ("torch", "FullyShardedDataParallel"): "FSDP1",

@@ -14,23 +14,6 @@ from holdfast_train.format import columns
 from holdfast_train.format.mappings import MAPPINGS, mapping_of, type_of
 from holdfast_train.format.sharding import Box, is_sharded, own_part
 
-__all__ = [
-    "APART",
-    "COLUMNS",
-    "SCALAR",
-    "Leaf",
-    "Shard",
-    "TensorEntry",
-    "Tree",
-    "Walk",
-    "apart_name",
-    "delta",
-    "is_apart",
-    "names",
-    "patched",
-    "unpack",
-]
-
 T = TypeVar("T")
 APART: Final = "differing"  # in the tree of one rank: the trees of objects that differ from those of rank 0
 SCALAR: Final = "$scalar"  # beside the name of an array in a tree: it is a NumPy scalar

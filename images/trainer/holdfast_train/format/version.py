@@ -10,8 +10,6 @@ from typing import Any, Final
 
 from holdfast_train.errors import CheckpointCorruptError, CheckpointVersionError
 
-__all__ = ["VERSION", "take_version"]
-
 VERSION: Final = 1
 
 

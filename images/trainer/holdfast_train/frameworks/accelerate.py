@@ -13,8 +13,6 @@ from holdfast_train.frameworks.epoch_run import EpochRun
 from holdfast_train.frameworks.position import Position, Shape
 from holdfast_train.frameworks.prepared import base_of, refuse_distribution
 
-__all__ = ["AcceleratedRun"]
-
 
 class AcceleratedRun(EpochRun):
     """One training with Accelerate. `loader` is the prepared data loader of the training.

@@ -9,8 +9,6 @@ from typing import Any
 from holdfast_train.data.own_generators import Repeatable
 from holdfast_train.frameworks.kept_workers import separate_workers
 
-__all__ = ["Batch", "BatchOrder", "SeededBatches", "seed_batches", "seed_evaluation"]
-
 WORD_BYTES = 8  # of the digest that stands for all batches of an epoch so far
 
 

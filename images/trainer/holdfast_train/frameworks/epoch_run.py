@@ -12,8 +12,6 @@ from holdfast_train.format.stateful import Stateful
 from holdfast_train.frameworks.position import Position
 from holdfast_train.run.run import Run
 
-__all__ = ["EpochRun"]
-
 END: Final = object()
 
 

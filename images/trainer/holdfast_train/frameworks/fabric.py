@@ -13,8 +13,6 @@ from holdfast_train.frameworks.epoch_run import EpochRun
 from holdfast_train.frameworks.lightning_strategy import refuse_strategy
 from holdfast_train.frameworks.position import Position, Shape
 
-__all__ = ["FabricRun"]
-
 
 class FabricRun(EpochRun):
     """One training with Fabric. `loader` is the data loader of the training, from `setup_dataloaders`.

@@ -3,8 +3,6 @@
 import sys
 from typing import Any
 
-__all__ = ["separate_workers"]
-
 
 def separate_workers(loader: Any) -> None:
     """Let `loader`, a DataLoader of torch, draw the seed of its workers from a generator of its own.

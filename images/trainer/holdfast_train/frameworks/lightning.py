@@ -19,8 +19,6 @@ from holdfast_train.frameworks.lightning_strategy import refuse_strategy
 from holdfast_train.frameworks.position import Position, Shape
 from holdfast_train.run.run import Run
 
-__all__ = ["HoldfastCallback"]
-
 # Callbacks whose effect depends on how often an epoch begins, or on the time.
 CALLBACKS: Final = ("GradientAccumulationScheduler", "StochasticWeightAveraging", "Timer")
 

@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from holdfast_train.say import say
 
-__all__ = ["LightningLoop"]
-
 FILES: Final = ("best_model_path", "kth_best_model_path", "last_model_path")  # in the state of a ModelCheckpoint
 
 

@@ -4,8 +4,6 @@ from typing import Any, Final
 
 from holdfast_train.errors import StateError
 
-__all__ = ["refuse_strategy"]
-
 ALLOWED: Final = ("SingleDeviceStrategy", "DDPStrategy")
 
 

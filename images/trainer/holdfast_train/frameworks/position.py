@@ -11,8 +11,6 @@ from holdfast_train.errors import StateError
 from holdfast_train.format.stateful import Stateful
 from holdfast_train.frameworks.batch_order import BatchOrder, seed_batches
 
-__all__ = ["Position", "Shape"]
-
 INSIDE: Final = ("batch_sampler", "sampler", "base_sampler", "inner")  # where samplers keep the sampler below them
 
 

@@ -4,8 +4,6 @@ from typing import Any, Final
 
 from holdfast_train.errors import StateError
 
-__all__ = ["base_of", "refuse_distribution"]
-
 ALLOWED: Final = ("NO", "MULTI_GPU", "MULTI_CPU", "FSDP")
 
 

@@ -11,8 +11,6 @@ from holdfast_train.errors import StateError
 from holdfast_train.format.stateful import Stateful
 from holdfast_train.say import say
 
-__all__ = ["TrainerLoop"]
-
 # Fields of TrainerState that the arguments of this attempt decide, or that differ between ranks.
 NOT_SAVED: Final = frozenset(
     {

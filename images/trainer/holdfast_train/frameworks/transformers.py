@@ -16,8 +16,6 @@ from holdfast_train.frameworks.prepared import base_of, refuse_distribution
 from holdfast_train.frameworks.trainer_loop import TrainerLoop
 from holdfast_train.run.run import Run
 
-__all__ = ["train"]
-
 HOOKED: Final = (
     "get_train_dataloader",
     "get_eval_dataloader",

@@ -18,8 +18,6 @@ from holdfast_train.say import say
 from holdfast_train.storage.base import Storage, join_uri
 from holdfast_train.storage.opening import open_retrying
 
-__all__ = ["MOST", "attempts", "keep", "read"]
-
 PREFIX: Final = "evidence/"
 KEY: Final = re.compile(r"evidence/a([1-9][0-9]{0,17})-n([0-9]{1,9})-[0-9a-f]{12}\.json")
 MOST: Final = 256

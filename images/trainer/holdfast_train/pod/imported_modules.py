@@ -16,8 +16,6 @@ from holdfast_train.pod.launcher.warm.program_needs import environment_of
 from holdfast_train.pod.launcher.warm.told import FILE
 from holdfast_train.say import say
 
-__all__ = ["tell_modules"]
-
 CORES: Final = "Cpus_allowed:"
 
 

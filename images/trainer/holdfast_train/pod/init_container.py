@@ -31,8 +31,6 @@ from holdfast_train.storage.base import Storage
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.retrying import PATIENCE_SECONDS
 
-__all__ = ["copy_launcher", "main", "probe"]
-
 WRITERS: Final = 8
 ROUNDS: Final = 3
 

@@ -8,8 +8,6 @@ from typing import Final
 import holdfast_protocol
 from holdfast_train.pod import launcher
 
-__all__ = ["launcher_file"]
-
 PACKAGE: Final = "holdfast_launcher"
 MAIN: Final = f"import sys\n\nfrom {PACKAGE}.command import main\n\nsys.exit(main())\n"
 HOOK: Final = Path(__file__).with_name("spare_hook.py")  # not imported here: it is sitecustomize of a waiting process

@@ -10,8 +10,6 @@ from holdfast_protocol import variables
 from holdfast_train.errors import EnvironmentVariableError
 from holdfast_train.pod.launcher.library import LIBRARY
 
-__all__ = ["copy_library"]
-
 MODULES: Final = (
     "holdfast_train",
     "holdfast_protocol",

@@ -17,8 +17,6 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, Final
 
-__all__ = ["keep_workers", "obey_parent_only", "worker_loop"]
-
 MODULE: Final = "torch.utils.data._utils.worker"
 
 _original: list[Any] = []

@@ -19,8 +19,6 @@ from typing import Any, Final
 from holdfast_train.pod.launcher.hang.gather import ANSWER, ASK, END_SIGNAL, GO_ON_SIGNAL, STACKS
 from holdfast_train.say import say
 
-__all__ = ["answer_launcher"]
-
 LAST: Final = 8  # collectives of each process group that are kept
 END: Final = b"e"
 # By backend: a function of torch that returns the flight recorder as JSON. Versions of torch have some of them.

@@ -10,8 +10,6 @@ from holdfast_train.pod.rank_evidence import answer_launcher
 from holdfast_train.pulse import Pulse
 from holdfast_train.say import say
 
-__all__ = ["Result", "begin_rank", "forget_rank_verdict", "write_rank_verdict"]
-
 
 def forget_rank_verdict(folder: str | None, rank: int) -> None:
     """Remove the verdict of an earlier process of this rank: torchrun may have restarted the rank after a failure."""

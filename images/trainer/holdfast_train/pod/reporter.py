@@ -21,8 +21,6 @@ from holdfast_train.pod.launcher.connection import FIRST_BACK_OFF, BackOff, Conn
 from holdfast_train.progress import Progress
 from holdfast_train.say import say
 
-__all__ = ["Reporter"]
-
 CALL_SECONDS: Final = 10
 
 

@@ -15,8 +15,6 @@ from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
 
-__all__ = ["Candidates", "completed", "start"]
-
 
 def start(environment: Environment, storage: RetryingStorage) -> Checkpoints:
     """Own the prefix and raise the fence: after this no older attempt can commit. Errors: see `rules`."""

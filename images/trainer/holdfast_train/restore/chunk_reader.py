@@ -12,8 +12,6 @@ from holdfast_train.errors import StorageError
 from holdfast_train.format.manifest import Part, check_chunks
 from holdfast_train.storage.base import Storage
 
-__all__ = ["NOTHING", "Fill", "Held", "read"]
-
 THREADS: Final = 4  # ranges that are read at once
 RANGE_BYTES: Final = 64 << 20  # the most of one request, which costs a millisecond of CPU
 

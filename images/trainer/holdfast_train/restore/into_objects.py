@@ -30,8 +30,6 @@ from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.retrying import PATIENCE_SECONDS
 
-__all__ = ["check_program", "put_back", "restore", "restore_objects", "restore_rank"]
-
 SHOWN: Final = 600  # characters of an error: torch names each tensor, and a verdict has room for 2,000 characters
 UNDO: Final = "undo the change of the program, or start on another prefix"
 # Address and bytes of a manifest, number of its commit, and the objects to restore if not all.

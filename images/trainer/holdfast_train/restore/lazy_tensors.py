@@ -17,19 +17,6 @@ from holdfast_train.format.tree import COLUMNS, SCALAR, Shard, TensorEntry, Tree
 from holdfast_train.restore.chunk_reader import NOTHING, Fill, Held, read
 from holdfast_train.storage.base import Storage
 
-__all__ = [
-    "Filling",
-    "Lazy",
-    "batched",
-    "fitted",
-    "lazies",
-    "materialise",
-    "memory_of",
-    "outline",
-    "read_tensors",
-    "with_tensors",
-]
-
 T = TypeVar("T")
 DETOUR_BYTES: Final = 256 << 20  # memory for rows of shards that are cut differently from the wanted box
 _Slices: TypeAlias = "tuple[slice, ...]"

@@ -15,8 +15,6 @@ from holdfast_train.storage.base import Storage
 from holdfast_train.storage.retrying import PATIENCE_SECONDS
 from holdfast_train.storage.s3_server import S3Options
 
-__all__ = ["fill_model", "load", "load_weights"]
-
 
 def load(
     uri: str | os.PathLike[str],

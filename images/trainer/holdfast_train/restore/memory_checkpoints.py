@@ -21,8 +21,6 @@ from holdfast_train.format.names import CheckpointName
 from holdfast_train.say import say
 from holdfast_train.storage.base import join_uri
 
-__all__ = ["IN_MEMORY", "MemoryCheckpoint", "MemoryCheckpoints", "memory_checkpoints", "offers"]
-
 IN_MEMORY: Final = -1  # in place of the number of a commit
 
 

@@ -19,8 +19,6 @@ from typing import Any, Final
 
 from holdfast_train.say import say
 
-__all__ = ["Peer", "PeerFile", "PeerServer"]
-
 CONNECT_SECONDS: Final = 2.0
 SILENT_SECONDS: Final = 10.0  # for a peer to send something
 _REQUEST: Final = struct.Struct("!16sIIQI")  # token, rank, index, offset, length

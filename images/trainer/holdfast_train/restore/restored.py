@@ -8,8 +8,6 @@ from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.format.program import Program
 from holdfast_train.restore.memory_checkpoints import IN_MEMORY
 
-__all__ = ["Restored", "restored"]
-
 
 @dataclass(frozen=True)
 class Restored:

@@ -25,8 +25,6 @@ from holdfast_train.restore.lazy_tensors import Filling, Lazy
 from holdfast_train.say import say
 from holdfast_train.storage.base import Storage
 
-__all__ = ["Layout", "NodeSharing", "SharedState"]
-
 ALIGNMENT: Final = 64  # bytes: tensors start at multiples of it, as vector instructions prefer
 SEGMENT_BYTES: Final = 64 << 20  # of one private mapping: it stays as long as the program keeps one of its tensors
 _Key: TypeAlias = tuple[str, Box]

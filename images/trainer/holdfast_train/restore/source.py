@@ -17,8 +17,6 @@ from holdfast_train.storage.opening import open_storage
 from holdfast_train.storage.retrying import RetryingStorage
 from holdfast_train.storage.s3_server import S3Options, S3Server, endpoint_of_person
 
-__all__ = ["CheckpointSource", "address", "open_address", "read_intact", "read_newest_intact", "source_of"]
-
 T = TypeVar("T")
 NOBODY: Final = Identity("", "", "", 0, "")
 

@@ -26,8 +26,6 @@ from holdfast_train.ranks import Ranks
 from holdfast_train.restore.memory_checkpoints import MemoryCheckpoints, memory_checkpoints
 from holdfast_train.restore.peers import Peer, PeerFile, PeerServer
 
-__all__ = ["LocalFile", "SurvivingBytes", "places"]
-
 MOST_VIEWS: Final = 512  # for one call; Linux allows 1,024
 _OF_RANK: Final = re.compile(r"data/[^/]+/r(\d+)\.(\d+)")
 

@@ -6,8 +6,6 @@ from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import EnvironmentVariableError
 from holdfast_train.format.stateful import Counts, Stateful
 
-__all__ = ["named"]
-
 
 def named(found: Found, saved: Collection[str], objects: Mapping[str, Stateful]) -> dict[str, Stateful]:
     """The `objects` that `found.only` names. `saved`: the names of the objects in the checkpoint.

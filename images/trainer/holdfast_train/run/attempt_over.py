@@ -5,8 +5,6 @@ import weakref
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-__all__ = ["AttemptOverError", "agreements", "end_attempt", "watch"]
-
 
 class AttemptOverError(BaseException):
     """This attempt is over, and the program cannot go on with it.

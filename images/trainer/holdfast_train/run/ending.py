@@ -6,10 +6,11 @@ from functools import partial
 from typing import Final, NoReturn, Protocol
 
 from holdfast_protocol import reasons, variables
+from holdfast_protocol.rank_verdict import Result
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.environment import Environment
 from holdfast_train.errors import AlreadyCompleteError, HoldfastTrainError, StorageError
-from holdfast_train.pod.rank_verdict import Result, write_rank_verdict
+from holdfast_train.pod.rank_verdict import write_rank_verdict
 from holdfast_train.pod.reporter import Reporter
 from holdfast_train.progress import Progress
 from holdfast_train.ranks import Ranks
@@ -22,8 +23,6 @@ from holdfast_train.save.last_save import choose_last_save, spare
 from holdfast_train.save.schedule import FINAL_PATIENCE, SaveSchedule
 from holdfast_train.say import say
 from holdfast_train.storage.retrying import RetryingStorage
-
-__all__ = ["Ending"]
 
 FAREWELL_SECONDS: Final = 2.0  # for the last report
 

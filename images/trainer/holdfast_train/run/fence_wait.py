@@ -13,8 +13,6 @@ from holdfast_train.ranks import Ranks
 from holdfast_train.run.notice import Notice
 from holdfast_train.say import say
 
-__all__ = ["FenceWait"]
-
 SIGNAL_SECONDS: Final = 0.2  # a signal that comes just before a wait on the queue is handled only when that wait ends
 POLL_SECONDS: Final = 1.0  # between two looks at the log, and between two agreements of the ranks
 

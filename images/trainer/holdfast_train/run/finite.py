@@ -13,8 +13,6 @@ from holdfast_protocol.settings import Spike
 from holdfast_train.commitlog.checkpoints import Clean
 from holdfast_train.run.spike import SpikeRule
 
-__all__ = ["Fault", "FiniteGuard"]
-
 IN_A_ROW: Final = 3
 IN_WINDOW: Final = 10
 WINDOW: Final = 1000  # steps

@@ -25,8 +25,6 @@ from holdfast_train.pod.launcher.verdict_files import read_rank_verdicts
 from holdfast_train.run import attempt_over
 from holdfast_train.say import say
 
-__all__ = ["restart_in_place"]
-
 T = TypeVar("T")
 CLEAN_SECONDS: Final = 10.0  # for the process to clean up after an attempt
 JOIN_SECONDS: Final = 5.0  # for threads to end

@@ -14,8 +14,6 @@ from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.say import say
 from holdfast_train.storage.retrying import RetryingStorage
 
-__all__ = ["end_now", "hand_over"]
-
 HANDOVER_SECONDS: Final = 5.0  # after that the end of the pod shows the same
 NOW_SECONDS: Final = 1.0  # the same limit, after a second SIGTERM
 EXIT_SECOND_SIGTERM: Final = 128 + signal.SIGTERM

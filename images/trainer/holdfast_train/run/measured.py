@@ -12,8 +12,6 @@ from holdfast_train.say import say
 from holdfast_train.series.feed import SeriesFeed
 from holdfast_train.series.rows import name_of
 
-__all__ = ["Measurements", "checked_goal", "checked_number", "checked_report", "decimals"]
-
 SHOWN: Final = 40  # characters of a text that an error repeats
 
 

@@ -13,8 +13,6 @@ from holdfast_train.pod.launcher.program import SETTLE_SECONDS
 from holdfast_train.pod.launcher.verdict_files import LEAVE_NOW
 from holdfast_train.say import say
 
-__all__ = ["Notice"]
-
 
 class Notice:
     """Whether this process has to leave, by when and why. The deadline only moves closer.

@@ -6,8 +6,6 @@ from holdfast_train.environment import Environment, Identity
 from holdfast_train.errors import StateError
 from holdfast_train.say import say
 
-__all__ = ["OneRun"]
-
 _Key = tuple[Identity, str]
 _State = Literal["runs", "has left", "has completed its training"]
 

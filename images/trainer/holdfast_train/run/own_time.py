@@ -7,8 +7,6 @@ from statistics import median
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
-__all__ = ["OwnTime", "Typical"]
-
 LEAST_STEPS: Final = 5  # in a window: fewer say little
 MOST_STEPS: Final = 2000  # the newest ones of a window
 MOST_OPEN: Final = 64  # steps whose time a GPU has not told yet

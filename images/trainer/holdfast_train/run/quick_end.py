@@ -15,8 +15,6 @@ import logging
 import os
 from typing import Final
 
-__all__ = ["end_quickly"]
-
 _FILES: Final = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 _processes: Final[set[int]] = set()
 

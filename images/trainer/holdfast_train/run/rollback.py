@@ -18,8 +18,6 @@ from holdfast_train.run.finite import Fault, FiniteGuard
 from holdfast_train.say import say
 from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
 
-__all__ = ["Faults", "Skips", "decide", "skip", "target"]
-
 NonFinite = Literal["Rollback", "Stop", "Ignore"]
 MOST: Final = 2  # rollbacks of one job by its attempts; the next fault ends the job
 TRIES: Final = 3

@@ -43,8 +43,6 @@ from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.retrying import RetryingStorage
 
-__all__ = ["Run"]
-
 
 class Run:
     """One training. Its keyword arguments go into checkpoints: any objects with state_dict and load_state_dict.

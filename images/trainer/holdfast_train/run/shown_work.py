@@ -7,8 +7,6 @@ from typing import Any, Final
 from holdfast_train.errors import StateError
 from holdfast_train.say import say
 
-__all__ = ["ShownWork"]
-
 VALUES: Final = 8  # of a parameter, that show whether it has changed
 LOOP: Final = (
     "Write `for step in run.steps(goal):` or `for step, batch in zip(run.steps(goal), batches):` around the training "

@@ -18,8 +18,6 @@ from holdfast_train.ranks import Ranks
 from holdfast_train.run.own_time import OwnTime, Typical
 from holdfast_train.say import say
 
-__all__ = ["Judge", "Slow", "SlowRanks", "Told"]
-
 TIMES: Final = 1.33  # the median of the other ranks
 SHARE: Final = 0.1  # of a step: a rank that is slow at what takes no time delays nobody
 WINDOWS: Final = 3  # in a row

@@ -16,8 +16,6 @@ from typing import Final
 
 from holdfast_protocol.settings import Spike
 
-__all__ = ["SpikeRule"]
-
 NORMAL: Final = 1.4826
 MEAN_NORMAL: Final = 1.2533  # as NORMAL, for a mean
 LEAST: Final = 0.01  # of the median: losses that hardly differ have no deviation, and each change would be a spike

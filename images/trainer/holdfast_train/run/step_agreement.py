@@ -10,8 +10,6 @@ from typing import Any, Final
 
 from holdfast_train.run.attempt_over import watch
 
-__all__ = ["HELD_SECONDS", "StepAgreement"]
-
 ONE_WAIT: Final = timedelta(hours=1)  # for a key of the store; then the wait begins again
 HELD_SECONDS: Final = 5.0  # for which a rank that has to leave waits for the answers of other ranks
 CLOSE_SECONDS: Final = 5.0

@@ -7,8 +7,6 @@ from holdfast_train.format.stateful import Counts, stepping_ones
 from holdfast_train.run.shown_work import ShownWork
 from holdfast_train.say import say
 
-__all__ = ["StepBoundary"]
-
 LONGEST: Final = 1000  # steps of the Run, in one accumulation of gradients that a save waits for
 SAMPLED: Final = 16  # parameters of an optimizer whose gradients show whether an accumulation has begun
 MARK: Final = "_holdfast_used"  # on a gradient: its version when an optimizer had used it

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from holdfast_train.errors import HoldfastTrainError, StateError
 from holdfast_train.run.step_boundary import StepBoundary
 
-__all__ = ["StepLoops"]
-
 
 class StepLoops:
     """The loops over steps that a program writes, one after the other, and the step in which it left the last one.

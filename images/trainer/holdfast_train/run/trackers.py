@@ -6,8 +6,6 @@ from typing import Final
 from holdfast_protocol import variables
 from holdfast_train.run.run import Run
 
-__all__ = ["wandb_settings"]
-
 RUN: Final = "WANDB_RUN_ID"
 RESUME: Final = "WANDB_RESUME"
 

@@ -17,8 +17,6 @@ from holdfast_train.keeper_memory import KeeperMemory, file_numbers
 from holdfast_train.memory import fits
 from holdfast_train.memory_file import memory_file
 
-__all__ = ["ALIGNMENT", "Arena", "Arenas", "Loan"]
-
 ARENAS: Final = 2
 LoanState: TypeAlias = Literal["uploading", "kept", "retrying"]
 

@@ -25,8 +25,6 @@ from holdfast_train.save.arena import Arena
 from holdfast_train.save.noted import noted
 from holdfast_train.save.plan import Copy, Plan
 
-__all__ = ["Capture", "Guard", "storage_of"]
-
 MOST_NOTED: Final = 4096  # tensors; of more, some are noted
 REPORT_BYTES: Final = 64 << 20  # bytes that are copied between two calls of `on_copied`
 

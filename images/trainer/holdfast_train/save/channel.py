@@ -8,8 +8,6 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
-__all__ = ["Channel", "ClosedError"]
-
 _HEADER: Final = struct.Struct("!QB")
 
 

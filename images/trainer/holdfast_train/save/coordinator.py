@@ -27,8 +27,6 @@ from holdfast_train.say import say
 from holdfast_train.series.feed import SeriesFeed
 from holdfast_train.series.segment import Header
 
-__all__ = ["SaveCoordinator"]
-
 
 class SaveCoordinator:
     """The saves of one run. Every rank has one and calls the same methods in the same order.

@@ -43,8 +43,6 @@ from holdfast_train.save.noted import noted
 from holdfast_train.save.plan import Plan
 from holdfast_train.say import say
 
-__all__ = ["Choice", "Confirm", "Fingerprint", "Frozen", "FrozenNames"]
-
 THREADS: Final = 4  # checksums at once while training waits for them: then its cores are free
 PIECE: Final = 64 << 20  # bytes of one checksum
 _MIX: Final = (-7046029254386353131, -4658895280553007687, -7723592293110685705)  # odd constants of splitmix64

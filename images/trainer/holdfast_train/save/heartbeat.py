@@ -9,8 +9,6 @@ from holdfast_train.errors import StorageError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import Storage
 
-__all__ = ["BEAT_SECONDS", "Heartbeat"]
-
 BEAT_SECONDS: Final = 30.0
 
 

@@ -7,8 +7,6 @@ import threading
 
 from holdfast_train.memory_file import memory_file
 
-__all__ = ["InFlightLock"]
-
 
 class InFlightLock:
     """A lock on one open file that a trainer and its writer share: it stays taken until the writer releases it.

@@ -11,19 +11,6 @@ from typing import Final
 from holdfast_protocol.saving import LONGEST, MOST_SHARE
 from holdfast_protocol.settings import Every
 
-__all__ = [
-    "RECENT",
-    "SHORTEST",
-    "Cost",
-    "auto_interval",
-    "daly_interval",
-    "is_due",
-    "longest_interval",
-    "median",
-    "remember",
-    "warning",
-]
-
 RECENT: Final = 5  # saves that are remembered: enough to ignore one slow save, few enough to follow a change
 ASSUMED_COST: Final = 10.0  # of a save, before the first one is measured
 DEFAULT_EVERY_SECONDS: Final = 600.0

@@ -16,8 +16,6 @@ from holdfast_train.save.plan import Plan
 from holdfast_train.save.schedule import RETRY_SECONDS
 from holdfast_train.storage import checksums
 
-__all__ = ["ArrivingBytes", "Job", "Jobs"]
-
 _JITTER: Final = random.SystemRandom()  # not the global generator, as in `storage.retrying`
 
 

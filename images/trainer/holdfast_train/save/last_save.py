@@ -4,8 +4,6 @@ from typing import Final, NamedTuple
 
 from holdfast_train.save.interval import Cost, median
 
-__all__ = ["SPARE", "LastSave", "choose_last_save", "estimate_seconds", "spare"]
-
 SPARE: Final = 10.0  # seconds left after the last save: to hand over, and for an estimate that was too short
 
 

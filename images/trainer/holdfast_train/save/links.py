@@ -10,8 +10,6 @@ from holdfast_train.environment import Environment
 from holdfast_train.ranks import Ranks
 from holdfast_train.say import say
 
-__all__ = ["CopyLinks", "Links", "link", "next_rank"]
-
 
 @dataclass(frozen=True)
 class CopyLinks:

@@ -20,22 +20,6 @@ from holdfast_train.save.links import CopyLinks
 from holdfast_train.save.plan import Plan
 from holdfast_train.series.segment import Header
 
-__all__ = [
-    "Abandon",
-    "Copied",
-    "Drop",
-    "Failed",
-    "Finished",
-    "Kept",
-    "MapArena",
-    "Open",
-    "Retrying",
-    "Save",
-    "ShortenDeadline",
-    "StorageSilence",
-    "UsePlan",
-]
-
 
 @dataclass(frozen=True)
 class Open:

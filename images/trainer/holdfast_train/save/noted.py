@@ -4,8 +4,6 @@ import ctypes
 import zlib
 from typing import Final
 
-__all__ = ["noted"]
-
 EVERY: Final = 256 << 10  # bytes between two noted windows of
 WINDOW: Final = 64  # bytes
 

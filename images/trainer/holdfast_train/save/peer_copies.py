@@ -31,8 +31,6 @@ from holdfast_train.save.job import Job
 from holdfast_train.save.links import CopyLinks
 from holdfast_train.say import say
 
-__all__ = ["CopyReceiver", "CopySender", "PeerCopies"]
-
 CONNECT_SECONDS: Final = 5.0
 SILENT_SECONDS: Final = 30.0  # for the other side to take or to send something
 ANSWER_SECONDS: Final = 600.0  # the other side checks all bytes before it answers

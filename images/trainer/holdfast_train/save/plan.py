@@ -15,8 +15,6 @@ from holdfast_train.format.sealed_json import canonical
 from holdfast_train.format.tree import Leaf, Shard, TensorEntry
 from holdfast_train.save.arena import ALIGNMENT
 
-__all__ = ["Copy", "Plan", "make_plan"]
-
 GRAIN: Final = 4096  # bytes: streams are cut at, and padded to, multiples of it, as direct disk writes require
 
 

@@ -45,8 +45,6 @@ from holdfast_train.save.training_state import TrainingState, no_garbage_collect
 from holdfast_train.save.writer_process import WriterProcess, hear, start_writer
 from holdfast_train.say import say
 
-__all__ = ["Saver", "TrainingState"]
-
 WAIT_SLICE: Final = 0.2  # seconds
 
 

@@ -17,8 +17,6 @@ from holdfast_train.progress import Progress, Silence
 from holdfast_train.save import interval
 from holdfast_train.say import say
 
-__all__ = ["FINAL_PATIENCE", "RETRY_SECONDS", "SAVE_PATIENCE", "SaveSchedule", "one_line"]
-
 SAVE_PATIENCE: Final = 10.0  # seconds for which the storage may be silent in a save during training
 RETRY_SECONDS: Final = 15.0  # from a failed save to the next one, or to the next try of a save that the writer keeps
 FINAL_PATIENCE: Final = 600.0  # as SAVE_PATIENCE, for the last save, after which there is nothing left to train

@@ -15,8 +15,6 @@ from holdfast_train.format.sharding import storage_of
 from holdfast_train.format.stateful import Stateful, unwrapped
 from holdfast_train.format.tree import APART, Leaf, Tree, Walk, apart_name
 
-__all__ = ["TrainingState", "no_garbage_collection"]
-
 
 @contextlib.contextmanager
 def no_garbage_collection() -> Iterator[None]:

@@ -34,8 +34,6 @@ from holdfast_train.series.recorder import SeriesRecorder
 from holdfast_train.storage.rate_limit import RateLimit
 from holdfast_train.storage.retrying import RetryingStorage
 
-__all__ = ["Upload"]
-
 THREADS: Final = 4  # parts that are uploaded at once
 PARTS: Final = 64  # about as many objects as a rank writes for a large checkpoint
 FRAGMENT_SECONDS: Final = 120.0  # rank 0 waits this long for a rank that writes nothing, when its own part is uploaded

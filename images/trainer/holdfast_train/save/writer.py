@@ -52,8 +52,6 @@ from holdfast_train.series.recorder import SeriesRecorder
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.rate_limit import RateLimit
 
-__all__ = ["Writer", "main"]
-
 NICENESS = 10  # training has priority if there are few cores
 BURST_BYTES = 1 << 20
 SERIES_SECONDS: Final = 5.0  # for the last rows of the history, when everything is committed

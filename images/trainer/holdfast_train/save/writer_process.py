@@ -17,8 +17,6 @@ from holdfast_train.errors import WriterLostError
 from holdfast_train.save.channel import Channel, ClosedError
 from holdfast_train.save.in_flight_lock import InFlightLock
 
-__all__ = ["WriterProcess", "hear", "start_writer"]
-
 _MODULE: Final = "holdfast_train.save.writer"  # an argument of its own, so that lists of processes show it
 _START: Final = """\
 import importlib, sys

@@ -11,8 +11,6 @@ from holdfast_train.graph_capture import allow_calls_beside_capture
 from holdfast_train.say import say
 from holdfast_train.series.rows import MOST_NAMES, Row, is_name
 
-__all__ = ["SAMPLES", "AddRows", "SeriesFeed"]
-
 SAMPLES: Final = "samplesPerSecond"
 EVERY: Final = 1.0  # seconds between two messages
 WAITING: Final = 20_000  # rows that wait for a writer process

@@ -26,8 +26,6 @@ from holdfast_train.series.thinning import thin
 from holdfast_train.storage.base import Entry, Storage
 from holdfast_train.storage.parallel import THREADS
 
-__all__ = ["History", "Part", "Row", "read_history"]
-
 MOST_SEGMENTS: Final = 2_000
 MOST_GAPS: Final = 100
 FEWEST_OF_SEGMENT: Final = 8  # rows of a segment that are kept, however many segments there are

@@ -18,8 +18,6 @@ from holdfast_train.series.segment import MOST_ROWS, Header, encode, new_key
 from holdfast_train.series.thinning import thin
 from holdfast_train.storage.retrying import RetryingStorage
 
-__all__ = ["BYTES_AN_HOUR", "SeriesRecorder"]
-
 FIRST_PAUSE: Final = 15.0  # seconds until the first segment without a commit; each pause is twice the one before,
 LONGEST_PAUSE: Final = 300.0  # up to this
 BYTES_AN_HOUR: Final = 1 << 20

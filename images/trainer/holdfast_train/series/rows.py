@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from holdfast_protocol.report import MAX_METRICS, METRIC_NAME
 
-__all__ = ["MOST_NAMES", "Row", "is_name", "name_of", "number_of", "stored_number"]
-
 MOST_NAMES: Final = 2 + MAX_METRICS  # of one job: the loss, samplesPerSecond, and the metrics of a report
 MOST_STEP: Final = 10**15
 MOST_MILLIS: Final = 10**14  # the year 5138

@@ -19,19 +19,6 @@ from holdfast_train.errors import CheckpointCorruptError, CheckpointVersionError
 from holdfast_train.format.codec import decoded, encoded
 from holdfast_train.series.rows import MOST_MILLIS, MOST_NAMES, MOST_STEP, Row, is_name, number_of, stored_number
 
-__all__ = [
-    "FOLDER",
-    "MOST_BYTES",
-    "MOST_ROWS",
-    "Header",
-    "Segment",
-    "attempt_of",
-    "decode",
-    "encode",
-    "first_step_of",
-    "new_key",
-]
-
 FOLDER: Final = "series/"
 MOST_ROWS: Final = 2_000
 MOST_BYTES: Final = 4 << 20  # of a segment that is read

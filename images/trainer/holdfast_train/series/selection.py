@@ -7,8 +7,6 @@ from typing import Final
 from holdfast_train.series.segment import attempt_of, first_step_of
 from holdfast_train.storage.base import Entry
 
-__all__ = ["select"]
-
 ENDS: Final = 4  # segments of each attempt that are read in any case: the first and the last, by step and by time
 
 

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 
 from holdfast_train.series.rows import Row
 
-__all__ = ["thin"]
-
 SHOWN = 3  # rows of a bucket
 
 

@@ -22,8 +22,6 @@ from holdfast_train.staging.folder import PART, DataFolder
 from holdfast_train.storage.base import Entry, Storage
 from holdfast_train.storage.parallel import THREADS
 
-__all__ = ["MAX_OBJECTS", "Copy", "Counts", "check_space", "in_words"]
-
 MAX_OBJECTS: Final = 1_000_000
 BLOCK_BYTES: Final = 8 << 20  # of one request; each thread has one block in memory
 PAUSE_SECONDS: Final = 0.2  # between two looks whether another pod has written its files

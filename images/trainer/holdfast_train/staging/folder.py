@@ -18,8 +18,6 @@ from typing import Final, Self
 from holdfast_train.errors import DataError, DataInvalidError, DataTooLargeError
 from holdfast_train.storage.base import Entry
 
-__all__ = ["PART", "DataFolder", "OpenPart", "mark", "part_name"]
-
 PART: Final = ".holdfast-part-"  # and a digest of the file's name
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 _DENIED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)

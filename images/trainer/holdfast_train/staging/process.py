@@ -23,8 +23,6 @@ from holdfast_train.storage.opening import open_storage
 from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
 from holdfast_train.storage.s3_server import S3Server
 
-__all__ = ["main", "stage"]
-
 OTHERS_MAY_WRITE: Final = 0o002  # umask: of the group, as pods of other users may fill the volume later
 
 

@@ -15,8 +15,6 @@ from holdfast_train.pod.launcher.connection import Connection, Target
 from holdfast_train.say import say
 from holdfast_train.staging.copy import Counts
 
-__all__ = ["StagingReporter"]
-
 CALL_SECONDS: Final = 5.0
 LAST_SECONDS: Final = 5.0  # for the last report: the program waits for it
 _JITTER: Final = random.SystemRandom()

@@ -11,8 +11,6 @@ from typing import Protocol
 
 from holdfast_train.storage.rate_limit import RateLimit
 
-__all__ = ["Entry", "Storage", "join_uri"]
-
 
 @dataclass(frozen=True)
 class Entry:

@@ -4,8 +4,6 @@ from typing import Final
 
 from awscrt import checksums
 
-__all__ = ["CHUNK_BYTES", "chunk_sums"]
-
 CHUNK_BYTES: Final = 4 << 20
 
 

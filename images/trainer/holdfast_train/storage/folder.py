@@ -28,8 +28,6 @@ from holdfast_train.errors import (
 from holdfast_train.storage.base import Entry
 from holdfast_train.storage.rate_limit import RateLimit
 
-__all__ = ["FolderStorage"]
-
 BLOCK_BYTES: Final = (
     8 << 20
 )  # of one write: large enough that a rate limit needs few pauses, because each pause is a wake-up

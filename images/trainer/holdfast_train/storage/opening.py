@@ -9,8 +9,6 @@ from holdfast_train.storage.base import Storage
 from holdfast_train.storage.retrying import RetryingStorage
 from holdfast_train.storage.s3_server import S3Server
 
-__all__ = ["open_retrying", "open_storage"]
-
 
 def open_retrying(
     environment: Environment, uri: str, on_silence: Callable[[Silence | None], None] = lambda _: None

@@ -7,8 +7,6 @@ from typing import Final
 
 from holdfast_train.storage.base import Storage
 
-__all__ = ["THREADS", "delete_all", "sizes"]
-
 THREADS: Final = 16  # requests at once: as many connections as a client of S3 keeps open
 BATCH: Final = 4 * THREADS  # deletions between two looks at `stop`
 

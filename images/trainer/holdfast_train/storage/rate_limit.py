@@ -4,8 +4,6 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["RateLimit"]
-
 
 class RateLimit:
     """A token bucket. It starts full, holds `burst` bytes and fills by `limit` bytes per second; None means no limit.

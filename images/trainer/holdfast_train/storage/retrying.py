@@ -14,8 +14,6 @@ from holdfast_train.progress import Silence
 from holdfast_train.storage.base import Entry, Storage
 from holdfast_train.storage.rate_limit import RateLimit
 
-__all__ = ["PATIENCE_SECONDS", "RetryingStorage"]
-
 T = TypeVar("T")
 
 PATIENCE_SECONDS: Final = 60.0  # of silence before a start, a restore, an import or an export gives up

@@ -36,8 +36,6 @@ from holdfast_train.storage.s3_way import FIELD, check, refused_by_proxy, unreac
 if TYPE_CHECKING:
     from holdfast_train.storage.s3_upload import Uploader
 
-__all__ = ["S3Storage"]
-
 T = TypeVar("T")
 CONNECT_SECONDS: Final = 5
 READ_SECONDS: Final = 20

@@ -4,8 +4,6 @@ import http.client
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["Body"]
-
 PIECE_BYTES: Final = 4 << 20
 
 

@@ -15,8 +15,6 @@ from botocore.config import Config
 from holdfast_protocol.variables import KEYS
 from holdfast_train.environment import Credentials
 
-__all__ = ["KeyFiles"]
-
 REREAD_SECONDS: Final = 10.0
 # botocore renews keys some time before their end. These have no end, so one is made up, far enough that a process which
 # was stopped for a while does not meet it.

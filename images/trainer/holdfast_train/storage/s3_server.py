@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 from holdfast_protocol.settings import Addressing, Data, Settings
 from holdfast_train.environment import Credentials
 
-__all__ = ["S3Options", "S3Server", "endpoint_of_person"]
-
 _AWS: Final = "https://s3.amazonaws.com"
 
 

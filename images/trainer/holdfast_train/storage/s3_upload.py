@@ -27,8 +27,6 @@ from holdfast_train.errors import CheckpointCorruptError, StorageError, StorageU
 from holdfast_train.storage.checksums import CHUNK_BYTES
 from holdfast_train.storage.rate_limit import RateLimit
 
-__all__ = ["Uploader", "Window"]
-
 LEAST_PART_BYTES: Final = 16 << 20
 BLOCK_BYTES: Final = 1 << 20
 PART_TRIES: Final = 4

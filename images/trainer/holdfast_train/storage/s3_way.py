@@ -20,8 +20,6 @@ from holdfast_train.errors import (
 )
 from holdfast_train.storage.s3_server import S3Server
 
-__all__ = ["FIELD", "check", "refused_by_proxy", "unreachable"]
-
 FIELD: Final = "spec.checkpoint.storage.s3"
 MOST_CA_BYTES: Final = 1 << 20  # what a ConfigMap may hold
 _TUNNEL: Final = re.compile(r"Tunnel connection failed: (\d+)")  # of http.client, with the status of the proxy

@@ -7,8 +7,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from holdfast.api.job import Trainer
 from holdfast.api.profile import Tier
+from holdfast.api.trainer import Trainer
 from holdfast_cli.check.findings import Report
 from holdfast_cli.check.node_fit import Node, has_labels
 from holdfast_cli.errors import CliError, ExitCode

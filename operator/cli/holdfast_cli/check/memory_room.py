@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from holdfast.api.job import Trainer
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import Tier
 from holdfast.api.scalars import quantity_value
 from holdfast.api.status import TrainingJobStatus
+from holdfast.api.trainer import Trainer
 from holdfast_cli.check.findings import Report
 
 FIELD: Final = "spec.trainer.resources.memory"

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.api.job import Trainer
 from holdfast.api.profile import Tier
+from holdfast.api.trainer import Trainer
 from holdfast.core.observe.demand import larger_than_all, requested, too_small
 from holdfast.core.observe.nodes import ClusterView, NodeView
 from holdfast.core.observe.usable_nodes import why_unusable

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from holdfast.api.errors import SpecError
-from holdfast.api.job import Trainer
 from holdfast.api.names import API_VERSION, JOB_KIND, JOB_PLURAL, PROFILE_KIND, PROFILE_PLURAL
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import Tier
+from holdfast.api.trainer import Trainer
 from holdfast.core.status.never_fits import LOWER
 from holdfast.runtime.apiserver.client import MERGE_PATCH
 from holdfast.runtime.errors import ApiError

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 from holdfast_cli.pages.page import Chart, Curve
 from holdfast_model.pages.template import Markup, Template
 from holdfast_train.series.feed import SAMPLES
-from holdfast_train.series.history import History, Part, Row
+from holdfast_train.series.history import History, Part
+from holdfast_train.series.rows import Row
 from holdfast_train.series.thinning import thin
 
 MOST_A_CURVE: Final = 4000  # points

@@ -13,8 +13,6 @@ from holdfast_cli.pages.pictures import progress_bar
 from holdfast_cli.terminal import formats
 from holdfast_model.pages.template import Markup, Template
 
-__all__ = ["JobInputs", "job_page"]
-
 _HTML: Final = Template(__name__)
 
 

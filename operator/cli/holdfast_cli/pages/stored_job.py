@@ -10,7 +10,8 @@ from holdfast_cli.pages.fragments import Figure
 from holdfast_cli.pages.inputs import JobInputs
 from holdfast_cli.terminal import formats
 from holdfast_cli.terminal.fitted_table import Column, Fitting
-from holdfast_train.series.history import Part, Row
+from holdfast_train.series.history import Part
+from holdfast_train.series.rows import Row
 
 COLUMNS = (
     Column("#", right=True),

@@ -11,7 +11,8 @@ from holdfast_cli.cluster.options import Kubeconfig, Namespace
 from holdfast_cli.pages.comparison import comparison_page
 from holdfast_cli.pages.document import document
 from holdfast_cli.pages.file import write_page
-from holdfast_cli.pages.job_page import JobInputs, job_page
+from holdfast_cli.pages.inputs import JobInputs
+from holdfast_cli.pages.job_page import job_page
 from holdfast_cli.report.gather import gather
 from holdfast_cli.storage.address import Where
 from holdfast_cli.storage.options import Addressing, Ca, Endpoint, Proxy, Region

@@ -16,7 +16,7 @@ from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.pages.attempts import is_readable
-from holdfast_cli.pages.job_page import JobInputs
+from holdfast_cli.pages.inputs import JobInputs
 from holdfast_cli.storage.address import PATIENCE, Found, Where, explain, opened, storage_of
 from holdfast_cli.why.reading import all_nodes, profile_of
 from holdfast_cli.why.reasons import Reasons, find_reasons

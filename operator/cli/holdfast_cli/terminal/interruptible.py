@@ -9,8 +9,6 @@ import typer
 
 from holdfast_cli.errors import ExitCode
 
-__all__ = ["interruptible"]
-
 
 @contextmanager
 def interruptible() -> Iterator[None]:

@@ -11,7 +11,8 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from holdfast.api.attempt import Attempt, AttemptRecord, Recovery
-from holdfast.api.profile import MAX_TIERS, ProfileTier, TierKind
+from holdfast.api.knowledge import MAX_TIERS
+from holdfast.api.profile import ProfileTier, TierKind
 from holdfast.api.scalars import MONEY_MAXIMUM
 from holdfast.api.status import Ledger, TierTotals, TrainingJobStatus
 from holdfast.core.observe.members import node_time

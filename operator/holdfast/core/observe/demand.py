@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 
 from holdfast.api.attempt import Attempt
-from holdfast.api.job import Trainer
 from holdfast.api.knowledge import Seen
 from holdfast.api.profile import Tier
 from holdfast.api.scalars import quantity_value
+from holdfast.api.trainer import Trainer
 from holdfast.core.observe.members import pods_by_rank
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.pods import PodView

@@ -17,9 +17,9 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from holdfast.api.attempt import Attempt, AttemptState
-from holdfast.api.job import Trainer
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier, Toleration
+from holdfast.api.trainer import Trainer
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.demand import amount_of, requested, too_small
 from holdfast.core.observe.members import fresh_ranks, inherited, pods_by_rank

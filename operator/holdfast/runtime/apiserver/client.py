@@ -21,8 +21,6 @@ from kubernetes.aio.client.rest import RESTClientObject
 from holdfast.runtime.apiserver import kubeconfig
 from holdfast.runtime.errors import ApiError, NoClusterError
 
-__all__ = ["JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "ApiError", "Client", "resource_of"]
-
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 POOL_SIZE = 100

@@ -22,8 +22,9 @@ import yaml
 from holdfast.api.rbac import NAME as OPERATOR_ACCOUNT
 from holdfast.api.scalars import format_time
 from holdfast_local.access import OPERATOR_NAMESPACE
-from holdfast_local.cluster import Cluster, ClusterConfig, up
-from holdfast_local.config import NodeSpec
+from holdfast_local.agent.config import NodeSpec
+from holdfast_local.cluster import Cluster, up
+from holdfast_local.config import ClusterConfig
 from holdfast_local.demo.errors import DemoError
 from holdfast_local.monitoring import DASHBOARDS
 from holdfast_local.ports import free

@@ -5,7 +5,8 @@ from datetime import timedelta
 from enum import Enum
 
 from holdfast.api import names
-from holdfast_local.config import DEFAULT_NODES, Capacity, NodeSpec
+from holdfast_local.agent.config import Capacity, NodeSpec
+from holdfast_local.config import DEFAULT_NODES
 
 
 class Blow(Enum):

@@ -20,7 +20,8 @@ from holdfast_cli.pages.job_page import job_page
 from holdfast_cli.pages.page import Chart, Curve, Fragment
 from holdfast_cli.pages.page import Page as Content
 from holdfast_model.pages.template import Markup
-from holdfast_train.series.history import History, Part, Row
+from holdfast_train.series.history import History, Part
+from holdfast_train.series.rows import Row
 
 LOSS = "#chart-metric-loss"
 Opened = Callable[..., AbstractContextManager[Watched]]

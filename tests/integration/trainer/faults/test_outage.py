@@ -21,7 +21,8 @@ from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.save import job
 from holdfast_train.save.messages import Open
-from holdfast_train.save.saver import Saver, TrainingState
+from holdfast_train.save.saver import Saver
+from holdfast_train.save.training_state import TrainingState
 from holdfast_train.storage.s3 import S3Storage
 
 NAME = CheckpointName(1, 1, "0f")

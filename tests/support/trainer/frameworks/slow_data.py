@@ -6,8 +6,6 @@ import pytest
 
 from holdfast_train.data_wait import DATA_WAIT
 
-__all__ = ["SlowData"]
-
 
 class SlowData:
     """A data set over `values`. The measure of the wait for data sees a second pass for each sample that is read."""

@@ -10,9 +10,9 @@ from tests.support.manifests.good_manifests import GOOD, changed
 from tests.unit.cli.check.test_preflight import NODE, FakeApi
 from typer.testing import CliRunner
 
-from holdfast.api.job import Trainer
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import Tier
+from holdfast.api.trainer import Trainer
 from holdfast.runtime.errors import ApiError
 from holdfast_cli.check.accelerator_memory import LABEL, Need, Needs, memory_of, read_needs
 from holdfast_cli.check.command import app

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.api.job import Resources, Trainer
 from holdfast.api.profile import Tier, Toleration
+from holdfast.api.trainer import Resources, Trainer
 from holdfast_cli.check.node_fit import Fit, fit
 
 TIER = Tier(name="spot", kind="Spot", accelerator="nvidia.com/gpu", node_selector={"tier": "spot"})

@@ -9,7 +9,8 @@ from tests.support.pages.long_job import a_history
 
 from holdfast_cli.pages.curves import LOST, MOST_A_CURVE, MOST_A_PAGE, Run, charts, places
 from holdfast_cli.pages.page import Chart, Curve
-from holdfast_train.series.history import History, Part, Row
+from holdfast_train.series.history import History, Part
+from holdfast_train.series.rows import Row
 
 
 def part(attempt: int, steps: range, kept: int | None, **values: float) -> Part:

@@ -11,9 +11,11 @@ from tests.support.pages.read_html import Read
 from holdfast.api.job import Capacity
 from holdfast.api.status import Forecast, Ledger, Phase
 from holdfast_cli.pages.document import document
-from holdfast_cli.pages.job_page import JobInputs, job_page
+from holdfast_cli.pages.inputs import JobInputs
+from holdfast_cli.pages.job_page import job_page
 from holdfast_cli.why.reasons import find_reasons
-from holdfast_train.series.history import History, Part, Row
+from holdfast_train.series.history import History, Part
+from holdfast_train.series.rows import Row
 
 SECTIONS = [
     "heading", "progress", "curves", "timeline", "why", "attempts", "hangs", "cost",

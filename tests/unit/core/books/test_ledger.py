@@ -25,8 +25,8 @@ from tests.support.decisions.snapshots import (
 )
 
 from holdfast.api.attempt import AttemptRecord, AttemptState, EndKind
+from holdfast.api.knowledge import MAX_TIERS
 from holdfast.api.model import merge_patch
-from holdfast.api.profile import MAX_TIERS
 from holdfast.api.scalars import parse_money
 from holdfast.api.status import Ledger, TierTotals
 from holdfast.core.books import ledger

@@ -5,9 +5,9 @@ from fractions import Fraction
 import pytest
 from tests.support.decisions.snapshots import FULL, job, node, nodes, pending, placed, tier
 
-from holdfast.api.job import Resources, Trainer
 from holdfast.api.knowledge import Seen
 from holdfast.api.profile import ProfileTier
+from holdfast.api.trainer import Resources, Trainer
 from holdfast.core.observe.demand import Demand, accelerators_on, refusal, requested, too_small
 from holdfast.core.observe.nodes import ClusterView
 

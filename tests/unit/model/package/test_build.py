@@ -13,9 +13,10 @@ from safetensors import SafetensorError
 from torch import nn
 
 from holdfast_model.package import PackageError, Problem, ProblemError, Score, Tensor
-from holdfast_model.package.build import Built, Origin, build
+from holdfast_model.package.build import Built, build
 from holdfast_model.package.folder import named_files, verify
 from holdfast_model.package.problem import Arrays
+from holdfast_model.package.record import Origin
 from holdfast_model.package.variants import Source
 from holdfast_train.errors import HoldfastTrainError, StateError
 

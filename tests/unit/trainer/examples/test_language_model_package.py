@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from holdfast_model.package import Problem
-from holdfast_model.package.build import Origin, build
+from holdfast_model.package.build import build
+from holdfast_model.package.record import Origin
 from holdfast_train.examples.language_model import LanguageModel, Shape
 from holdfast_train.examples.language_model_package import problem
 

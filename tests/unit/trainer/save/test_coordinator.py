@@ -18,8 +18,8 @@ from holdfast_train.progress import Progress
 from holdfast_train.ranks import Ranks
 from holdfast_train.save.coordinator import SaveCoordinator
 from holdfast_train.save.messages import Open
-from holdfast_train.save.saver import TrainingState
 from holdfast_train.save.schedule import SaveSchedule
+from holdfast_train.save.training_state import TrainingState
 from holdfast_train.storage.opening import open_retrying
 
 

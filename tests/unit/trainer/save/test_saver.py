@@ -23,8 +23,7 @@ from holdfast_train.format.names import CheckpointName
 from holdfast_train.save.arena import Arena, Arenas
 from holdfast_train.save.capture import Capture
 from holdfast_train.save.messages import Finished
-from holdfast_train.save.saver import TrainingState
-from holdfast_train.save.training_state import no_garbage_collection
+from holdfast_train.save.training_state import TrainingState, no_garbage_collection
 from holdfast_train.save.upload import Upload
 from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.rate_limit import RateLimit

@@ -12,7 +12,8 @@ from tests.support.trainer.stores import MemoryStorage, identity
 
 from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
 from holdfast_train.series import history
-from holdfast_train.series.history import History, Part, Row, read_history
+from holdfast_train.series.history import History, Part, read_history
+from holdfast_train.series.rows import Row
 from holdfast_train.series.segment import MOST_ROWS, Header, encode, new_key
 
 

@@ -6,8 +6,6 @@ from typing import TextIO
 
 from holdfast_train.series.history import History
 
-__all__ = ["names", "write"]
-
 
 def names(found: History) -> list[str]:
     """The names of all metrics, the loss first."""

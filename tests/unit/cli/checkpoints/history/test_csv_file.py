@@ -5,7 +5,8 @@ import io
 import math
 
 from holdfast_cli.checkpoints.history import csv_file
-from holdfast_train.series.history import History, Part, Row
+from holdfast_train.series.history import History, Part
+from holdfast_train.series.rows import Row
 
 
 # Breaks if a lost row looks kept, if a column moves, or if a missing value becomes a number.
