@@ -1,10 +1,11 @@
 """A turn: one attempt of the job, what is seen of its pod, and the draft that a step changes."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from holdfast.api.attempt import Attempt, AttemptState, Drain, EndKind
 from holdfast.core.draft import Draft, Role
-from holdfast.core.observe.members import held_time, pods_by_rank
+from holdfast.core.observe.members import pods_by_rank
+from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Member, Situation
 
 
@@ -25,11 +26,12 @@ class Turn:
         seen = self.situation._replace(sight=member.sight, pod=member.pod, node=member.node)
         return Turn(self.draft, self.role, self.attempt, seen)
 
-    def held(self, until: datetime) -> timedelta:
-        """The node time of its pods that is in no sum yet, because others of several have no node."""
+    @property
+    def pods(self) -> tuple[PodView, ...]:
+        """The pods of the attempt if it has several nodes."""
         if self.attempt.nodes == 1:
-            return timedelta()
-        return held_time(self.attempt, pods_by_rank(self.draft.snapshot.pods, self.attempt).values(), until)
+            return ()
+        return tuple(pods_by_rank(self.draft.snapshot.pods, self.attempt).values())
 
     def set_attempt(self, **changes: object) -> None:
         """Change fields of the attempt."""

@@ -18,8 +18,8 @@ from holdfast.core.books import ledger
 from holdfast.core.capacity.grid import acquire_timeout, may_get_pods, offers
 from holdfast.core.capacity.knowledge import find, observation_of
 from holdfast.core.draft import Draft, Role
-from holdfast.core.observe.members import inherited, pods_by_rank
-from holdfast.core.observe.room import ask_of, is_waiting, part_limit
+from holdfast.core.observe.members import inherited, is_waiting, pods_by_rank
+from holdfast.core.observe.room import ask_of, part_limit
 from holdfast.core.observe.usable_nodes import usable_since
 from holdfast.core.turn import Turn, take_turn
 
@@ -163,7 +163,7 @@ def _limit(turn: Turn) -> timedelta:
 
 def give_back(turn: Turn, part: Part) -> None:
     """Give all pods back, and try again after a pause that is longer each time."""
-    draft, attempt = turn.draft, ledger.hold(turn.attempt, turn.held(turn.now))
+    draft, attempt = turn.draft, turn.attempt
     times = attempt.given_back + 1
     pause = pause_after_giving_back(draft, attempt, times)
     again = draft.raise_attempt(attempt.tier, avoid=attempt.avoid_nodes)
@@ -174,7 +174,7 @@ def give_back(turn: Turn, part: Part) -> None:
                 "refusals": attempt.refusals,
                 "acquire_deadline": attempt.acquire_deadline,
                 "given_back": times,
-                **ledger.held_before(attempt),
+                **ledger.held_before(attempt, turn.pods, turn.now),
             }
         )
     )

@@ -30,7 +30,7 @@ from holdfast.core.books.ledger import charge, hold, node_hours
 from holdfast.core.capacity import knowledge
 from holdfast.core.draft import Draft, Role
 from holdfast.core.made_from import tier_changes
-from holdfast.core.observe.members import groups_of, inherited
+from holdfast.core.observe.members import groups_of, inherited, is_waiting
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.start_trouble import find_start_trouble
 from holdfast.core.turn import Turn, take_turn
@@ -222,7 +222,7 @@ def drop_successor(
     if turn is None:
         return
     end = End(EndKind.STOPPED, end) if isinstance(end, EndReason) else end
-    if _scheduled(turn) is None and not (turn.attempt.held_for or turn.held(draft.now)):
+    if _scheduled(turn) is None and not hold(turn.attempt, turn.pods, draft.now).held_for:
         acquire_time, why = draft.snapshot.config.assumed.acquire_time, draft.snapshot.refusal_of
         draft.set(tiers=knowledge.record_sight(draft.status.tiers, turn.attempt, acquire_time, draft.now, why))
     else:
@@ -346,14 +346,15 @@ def _record(turn: Turn, end: End, ended_at: datetime | None, pod: PodView | None
         first, first_at = report.first_step, report.first_step_at
     scheduled_at, started_at = _scheduled(turn), _started(turn)
     ended_at = turn.situation.clamp_time(ended_at, started_at or scheduled_at or attempt.raised_at)
-    if attempt.nodes > 1 and attempt.scheduled_at is None:  # not all of its pods had a node
-        attempt, scheduled_at = hold(attempt, turn.held(ended_at)), None
+    until = _held_until(turn, ended_at)
+    if is_waiting(attempt):  # not all of its pods had a node
+        attempt, scheduled_at = hold(attempt, turn.pods, until), None
     return AttemptRecord(
         number=attempt.number,
         tier=attempt.tier.name,
         node=_node(attempt, pod),
         rank=pod.rank if pod and attempt.nodes > 1 else None,
-        node_hours=node_hours(attempt, scheduled_at, ended_at) if attempt.nodes > 1 else None,
+        node_hours=node_hours(attempt, scheduled_at, until) if attempt.nodes > 1 else None,
         kind=end.kind,
         reason=end.reason,
         message=end.message[:MESSAGE_LIMIT],
@@ -371,8 +372,16 @@ def _record(turn: Turn, end: End, ended_at: datetime | None, pod: PodView | None
         resumed_step=report.resumed_step if report and attempt.resumed_step is None else attempt.resumed_step,
         steps_trained=last - first + 1 if last is not None and first is not None and last >= first else 0,
         steps_lost=0 if report and report.folder and saved_last_step(turn.pod) else None,
-        cost=charge(attempt, scheduled_at, ended_at),
+        cost=charge(attempt, scheduled_at, until),
     )
+
+
+def _held_until(turn: Turn, ended_at: datetime) -> datetime:
+    """When the nodes of an attempt are not its own any more: with several, once the last pod has ended, or now."""
+    if any(not pod.ended for pod in turn.pods):
+        return turn.now
+    ends = (pod.trainer.ended_at for pod in turn.pods if pod.trainer and pod.trainer.ended_at)
+    return max((turn.situation.clamp_time(at, ended_at) for at in ends), default=ended_at)
 
 
 def _scheduled(turn: Turn) -> datetime | None:

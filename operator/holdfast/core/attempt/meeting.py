@@ -11,6 +11,7 @@ from holdfast.api.scalars import format_duration, format_ranks
 from holdfast.core.attempt import silent_node
 from holdfast.core.attempt.end import end_attempt
 from holdfast.core.attempt.why_ended import End
+from holdfast.core.books import ledger
 from holdfast.core.draft import Role
 from holdfast.core.observe.members import births, groups_of, inherited
 from holdfast.core.observe.report import staging_at
@@ -108,6 +109,7 @@ def replace_members(turn: Turn, ranks: tuple[int, ...]) -> None:
     going = [one for one in turn.situation.members if one.rank in ranks and (one.notice or one.sight is Sight.SILENT)]
     nodes = [one.node.name for one in going if one.node]
     avoid = tuple(dict.fromkeys((*attempt.avoid_nodes, *nodes)))[:MAX_AVOIDED]
+    turn.replace_attempt(ledger.take_off(attempt, turn.pods, ranks, turn.now))
     turn.set_attempt(
         state=AttemptState.INTENDED, members=groups_of(born, attempt.number), acquire_deadline=None, avoid_nodes=avoid
     )

@@ -13,7 +13,7 @@ from holdfast.core.capacity.budget import BudgetForecast, forecast
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft, Role
 from holdfast.core.made_from import pods_hash
-from holdfast.core.observe.members import paid_nodes
+from holdfast.core.observe.members import is_waiting, paid_nodes
 from holdfast.core.turn import take_turn
 
 PauseReason = Literal[EndReason.SUSPENDED, EndReason.MISCONFIGURED, EndReason.BUDGET_EXCEEDED]
@@ -73,8 +73,8 @@ def budget_forecast(draft: Draft) -> BudgetForecast | None:
 
 def costs_so_far(draft: Draft) -> Ledger:
     """The ledger up to now, with the nodes that a training on several nodes holds while it waits for the others."""
-    waiting = [turn for role in Role if (turn := take_turn(draft, role)) and turn.attempt.scheduled_at is None]
-    held = {str(turn.role): ledger.hold(turn.attempt, turn.held(draft.now)) for turn in waiting}
+    waiting = [turn for role in Role if (turn := take_turn(draft, role)) and is_waiting(turn.attempt)]
+    held = {str(turn.role): ledger.hold(turn.attempt, turn.pods, draft.now) for turn in waiting}
     return ledger.as_of(draft.status.model_copy(update=held), draft.snapshot.grid, draft.now)
 
 

@@ -15,7 +15,7 @@ from holdfast.core.books import ledger
 from holdfast.core.books.history import settle_interruption
 from holdfast.core.capacity import knowledge
 from holdfast.core.capacity.grid import acquire_timeout, may_get_pods
-from holdfast.core.draft import Draft, Role
+from holdfast.core.draft import Draft
 from holdfast.core.made_from import fence_hash, hash_of
 from holdfast.core.observe.demand import accelerators_on
 from holdfast.core.observe.members import few_enough, fresh_ranks, is_member
@@ -150,7 +150,7 @@ def is_missing(turn: Turn) -> bool:
 
 
 def use_avoided(turn: Turn) -> None:
-    """Raise the number again for a pod that may use the nodes that the attempt avoided; pods that have a node stay."""
+    """Raise the number again for pods that may use the nodes that the attempt avoided; pods that it took over stay."""
     names = ", ".join(turn.attempt.avoid_nodes)
     turn.set_attempt(avoid_nodes=())
     raise_again(turn)
@@ -158,16 +158,19 @@ def use_avoided(turn: Turn) -> None:
 
 
 def raise_again(turn: Turn) -> None:
-    """Raise the number again for a pod that should exist and does not: it was lost, or was never created."""
-    attempt, seen = ledger.hold(turn.attempt, turn.held(turn.now)), turn.situation.members
-    same = hash_of(turn.draft.made_from)
-    there = few_enough({one.rank: one.born for one in seen if one.goes_on and one.pod and one.pod.made_from == same})
+    """Raise the number again for a pod that should exist and does not: it was lost, or was never created.
+
+    Pods that it took over stay. Those that it created are created again: otherwise a part of them would count as warm.
+    """
+    attempt, same = turn.attempt, hash_of(turn.draft.made_from)
+    warm = (one for one in turn.situation.members if one.born != attempt.number and one.goes_on)
+    there = few_enough({one.rank: one.born for one in warm if one.pod and one.pod.made_from == same})
     again = turn.draft.raise_attempt(attempt.tier, avoid=attempt.avoid_nodes, keep=there)
     kept: dict[str, object] = {"acquire_deadline": attempt.acquire_deadline, "replaced": attempt.replaced}
     kept |= {"waits_since": attempt.waits_since, "given_back": attempt.given_back}
-    kept |= ledger.held_before(attempt)
-    if there and turn.role is Role.CURRENT:
-        kept["inherited_at"] = attempt.inherited_at or turn.now
+    kept |= ledger.held_before(attempt, turn.pods, turn.now, keep=there)
+    if there:
+        kept["inherited_at"] = attempt.inherited_at
     turn.replace_attempt(again.model_copy(update=kept))
 
 
@@ -261,7 +264,7 @@ def set_placed(turn: Turn, pod: PodView) -> None:
     placed = max((one.pod.scheduled_at for one in turn.situation.members if one.pod and one.pod.scheduled_at),
                  default=pod.scheduled_at)  # fmt: skip
     scheduled_at = turn.situation.clamp_time(placed, turn.attempt.raised_at)
-    turn.replace_attempt(ledger.hold(turn.attempt, turn.held(scheduled_at)))
+    turn.replace_attempt(ledger.hold(turn.attempt, turn.pods, scheduled_at))
     turn.set_attempt(
         state=AttemptState.STARTING,
         pods=(_pod_record(turn, pod),),

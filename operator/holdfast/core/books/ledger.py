@@ -4,7 +4,7 @@ The patch that puts an attempt into history also adds it to the totals of its ti
 The cost of an interruption is added when the next attempt takes its first step.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -15,7 +15,8 @@ from holdfast.api.knowledge import MAX_TIERS
 from holdfast.api.profile import ProfileTier, TierKind
 from holdfast.api.scalars import MONEY_MAXIMUM
 from holdfast.api.status import Ledger, TierTotals, TrainingJobStatus
-from holdfast.core.observe.members import node_time
+from holdfast.core.observe.members import births, held_time, node_time
+from holdfast.core.observe.pods import PodView
 
 MICROSECOND = timedelta(microseconds=1)
 MICROSECONDS_PER_HOUR = 3_600_000_000
@@ -55,18 +56,45 @@ def _had_nodes(attempt: Attempt, scheduled_at: datetime | None) -> bool:
     return scheduled_at is not None or attempt.inherited_at is not None or bool(attempt.held_for) or attempt.holds > 0
 
 
-def hold(attempt: Attempt, used: timedelta) -> Attempt:
-    """The attempt with more node time from before the last of its pods got a node: all that its pods had so far."""
-    price = attempt.tier.price_per_node_hour
-    changes: dict[str, object] = {"held_for": attempt.held_for + used, "holds": 0, "held_since": None}
+def hold(attempt: Attempt, pods: Iterable[PodView], until: datetime) -> Attempt:
+    """The attempt with the node time up to `until` of the pods that it created, while others of them have no node."""
+    own = tuple(pods)
+    used, since = held_time(attempt, own, until), attempt.priced_at
+    new = held_time(attempt, own, until, since=since) if since else used
+    return _with_time(attempt, used, new).model_copy(update={"holds": 0, "held_since": None})
+
+
+def take_off(attempt: Attempt, pods: Iterable[PodView], ranks: Container[int], until: datetime) -> Attempt:
+    """The attempt with the node time up to `until` of pods of several that do not count from then on."""
+    gone, since, born = [pod for pod in pods if pod.rank in ranks and pod.node], attempt.priced_at, births(attempt)
+    own = [pod for pod in gone if born[pod.rank] == attempt.number]
+    used, new = held_time(attempt, own, until), held_time(attempt, own, until, since=since)
+    if attempt.inherited_at:
+        kept = sum(born[rank] != attempt.number for rank in range(attempt.nodes) if rank in ranks)
+        used += kept * max(until - attempt.inherited_at, timedelta(0))
+        new += kept * max(until - max(attempt.inherited_at, since or attempt.inherited_at), timedelta(0))
+    return _with_time(attempt, used, new)
+
+
+def _with_time(attempt: Attempt, used: timedelta, new: timedelta) -> Attempt:
+    """The attempt with more node time; its price was charged already, but for the part `new`."""
+    price, held = attempt.tier.price_per_node_hour, attempt.held_for + used
     if attempt.priced_at is None or price is None:  # the time is charged with all other time
-        return attempt.model_copy(update=changes)
-    return attempt.model_copy(update={**changes, "charged": _capped(attempt.charged + price_of(price, used))})
+        return attempt.model_copy(update={"held_for": held})
+    charged = _capped(attempt.charged + price_of(price, new))
+    return attempt.model_copy(update={"held_for": held, "charged": charged})
 
 
-def held_before(attempt: Attempt) -> dict[str, object]:
-    """The fields of an attempt that another one gets which takes its place without a record of it."""
-    return {"held_for": attempt.held_for, "charged": attempt.charged, "priced_at": attempt.priced_at}
+def held_before(
+    attempt: Attempt, pods: Iterable[PodView], until: datetime, keep: Container[int] = ()
+) -> dict[str, object]:
+    """The fields of an attempt that another one gets which takes its place without a record of it.
+
+    `pods` are its pods, of which those of the ranks `keep` go on, and are paid for as before.
+    """
+    gone = [rank for rank in range(attempt.nodes) if rank not in keep]
+    held = take_off(attempt, pods, gone, until)
+    return {"held_for": held.held_for, "charged": held.charged, "priced_at": held.priced_at}
 
 
 def node_hours(attempt: Attempt, scheduled_at: datetime | None, until: datetime) -> Decimal:

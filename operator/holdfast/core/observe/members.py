@@ -10,13 +10,14 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
-from holdfast.api.attempt import MAX_GROUPS, Attempt, MemberGroup
+from holdfast.api.attempt import MAX_GROUPS, Attempt, AttemptState, MemberGroup
 from holdfast.api.scalars import format_ranks, parse_ranks
 from holdfast.core.observe.pods import PodView
 from holdfast_protocol.verdict import Verdict
 
 # A call waits for 60 s at most, and after an error the launcher waits for less than 25 s.
 CALLS_AGAIN: Final = timedelta(seconds=90)
+WAITING: Final = (AttemptState.INTENDED, AttemptState.ACQUIRING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +93,23 @@ def inherited(attempt: Attempt) -> int:
     return attempt.nodes - len(fresh_ranks(attempt)) if attempt.members else 0
 
 
+def is_waiting(attempt: Attempt | None) -> bool:
+    """True if the attempt has several nodes, and does not have all of them yet."""
+    return attempt is not None and attempt.nodes > 1 and attempt.state in WAITING
+
+
 def node_time(
     attempt: Attempt, scheduled_at: datetime | None, until: datetime, *, since: datetime | None = None
 ) -> timedelta:
     """The time that an attempt had nodes, summed over its nodes; only the part after `since`, if given.
 
-    Pods of its own count from `scheduled_at`, when the last of them got a node; before that, those of `holds` count.
-    Pods that it took over count from the moment at which it took them over. What they had before is in `held_for`.
+    Pods of its own count from `scheduled_at`, when the last of them got a node; while one lacks a node, those of
+    `holds` count. Pods that it took over count from the moment at which it took them over. What they had before is in
+    `held_for`.
     """
     total, kept = attempt.held_for if since is None else timedelta(0), inherited(attempt)
-    own = (attempt.nodes - kept, scheduled_at) if scheduled_at else (attempt.holds, attempt.held_since)
+    placed = scheduled_at and not is_waiting(attempt)
+    own = (attempt.nodes - kept, scheduled_at) if placed else (attempt.holds, attempt.held_since)
     for count, begun in (own, (kept, attempt.inherited_at)):
         if begun is not None:
             total += count * max(until - max(begun, since or begun), timedelta(0))
@@ -111,23 +119,28 @@ def node_time(
 def paid_nodes(attempt: Attempt) -> int:
     """How many nodes the attempt pays for now. Pods that it is to take over are paid for by the attempt before it."""
     kept = inherited(attempt)
-    own = attempt.nodes - kept if attempt.scheduled_at else attempt.holds
+    own = attempt.nodes - kept if attempt.scheduled_at and not is_waiting(attempt) else attempt.holds
     return own + (kept if attempt.inherited_at else 0)
 
 
 def holding(attempt: Attempt, pods: Iterable[PodView | None]) -> tuple[int, datetime | None]:
     """`holds` and `heldSince` of an attempt that has not got all of its nodes; `pods` are those of its members."""
     mine = [pod for pod in pods if pod and pod.attempt == attempt.number and pod.node and not pod.ended]
-    begun = [max(pod.scheduled_at, attempt.raised_at) for pod in mine if pod.scheduled_at]
+    since = attempt.scheduled_at or attempt.raised_at
+    begun = [max(pod.scheduled_at, since) for pod in mine if pod.scheduled_at]
     if not begun:
         return 0, None
     first = min(begun)
     return len(begun), first + sum((at - first for at in begun), timedelta(0)) / len(begun)
 
 
-def held_time(attempt: Attempt, pods: Iterable[PodView | None], until: datetime) -> timedelta:
-    """The node time, up to `until`, of pods that the attempt created, and that `node_time` does not count yet."""
-    since = attempt.scheduled_at or attempt.raised_at
+def held_time(
+    attempt: Attempt, pods: Iterable[PodView | None], until: datetime, *, since: datetime | None = None
+) -> timedelta:
+    """The node time, up to `until`, of pods that the attempt created, and that is in no sum yet; only the part after
+    `since`, if given.
+    """
+    since = max(attempt.scheduled_at or attempt.raised_at, since or attempt.raised_at)
     begun = (pod.scheduled_at for pod in pods if pod and pod.attempt == attempt.number and pod.node)
     return sum((max(until - max(at, since), timedelta(0)) for at in begun if at), timedelta(0))
 

@@ -22,7 +22,7 @@ from holdfast.api.profile import ProfileTier, Toleration
 from holdfast.api.trainer import Trainer
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.demand import amount_of, requested, too_small
-from holdfast.core.observe.members import fresh_ranks, inherited, pods_by_rank
+from holdfast.core.observe.members import fresh_ranks, inherited, is_waiting, pods_by_rank
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.raw import LONG_AGO
@@ -30,7 +30,6 @@ from holdfast.core.observe.usable_nodes import has_labels, why_unusable
 
 Amounts = Mapping[str, Fraction]  # resource -> how much of it
 NOTHING: Final[Amounts] = MappingProxyType({})
-WAITING: Final = (AttemptState.INTENDED, AttemptState.ACQUIRING)
 
 
 class Shape(NamedTuple):
@@ -239,11 +238,6 @@ def large_enough(cluster: ClusterView, shape: Shape) -> frozenset[str]:
 
 
 # --- asks, from the status and the pods of a job ----------------------------------------------------------------------
-
-
-def is_waiting(attempt: Attempt | None) -> bool:
-    """True if the attempt has several nodes, and does not have all of them yet."""
-    return attempt is not None and attempt.nodes > 1 and attempt.state in WAITING
 
 
 def asks_of(job: TrainingJob | None, pods: Iterable[PodView], config: OperatorConfig) -> tuple[Ask, ...]:

@@ -6,7 +6,7 @@ from typing import Final
 from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.core.attempt.meeting import is_ready
 from holdfast.core.draft import Draft, Role
-from holdfast.core.observe.members import holding, pods_by_rank
+from holdfast.core.observe.members import holding, is_waiting, pods_by_rank
 from holdfast.core.observe.situation import Sight, Situation
 
 EVERY: Final = timedelta(seconds=5)  # a count alone is written at most so often
@@ -34,7 +34,7 @@ def _held(draft: Draft) -> dict[str, Attempt]:
     """The attempts, by role, that hold other nodes than status says, and have not got all of theirs."""
     found: dict[str, Attempt] = {}
     for role in Role:
-        if (attempt := draft.attempt(role)) and attempt.nodes > 1 and attempt.scheduled_at is None:
+        if (attempt := draft.attempt(role)) and is_waiting(attempt):
             holds, begun = holding(attempt, pods_by_rank(draft.snapshot.pods, attempt).values())
             if (holds, begun) != (attempt.holds, attempt.held_since):
                 found[role] = attempt.model_copy(update={"holds": holds, "held_since": begun})

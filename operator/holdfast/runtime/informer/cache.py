@@ -18,9 +18,10 @@ from holdfast.api import names
 from holdfast.api.errors import HoldfastError
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.core.observe.config import OperatorConfig
+from holdfast.core.observe.members import WAITING
 from holdfast.core.observe.nodes import KNOWN_SIGNS, ClusterView, FaultSigns, NodeView
 from holdfast.core.observe.pods import PodView
-from holdfast.core.observe.room import WAITING, Room
+from holdfast.core.observe.room import Room
 from holdfast.runtime.informer.room_book import RoomBook
 from holdfast.runtime.informer.strays import Strays
 from holdfast.runtime.informer.versions import Raw, Versions, version_of

@@ -9,10 +9,11 @@ from typing import Final
 from holdfast.api.objects import TrainingJob
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.observe.demand import held_by
+from holdfast.core.observe.members import is_waiting
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.raw import LONG_AGO
-from holdfast.core.observe.room import Ask, Room, asks_of, is_waiting
+from holdfast.core.observe.room import Ask, Room, asks_of
 
 REMEMBERED: Final = timedelta(hours=1)  # how long a turn counts
 

@@ -111,7 +111,7 @@ CASES = (
          ("bad container",), {"state": INTENDED, "attempt": 2, "retry": at(10), "deleted": [("u-vit-1-1", None)]}),
     Case("the pod of rank 1 is deleted while both wait for a node",
          given(HELD, LACKS, replace(PART[1], deleted_at=at(30))),
-         ("pending pod deleted",), {"state": INTENDED, "attempt": 2, "deleted": []}),
+         ("pending pod deleted",), {"state": INTENDED, "attempt": 2, "deleted": [("u-vit-1-0", None)]}),
     Case("no operator took the calls of the launchers for very long",
          given(LATE, *BOTH, members=says(BOTH[0]), listening_since=at(-10)), (), {"state": STARTING}),
     Case("a pod that was taken over is lost before the start",
