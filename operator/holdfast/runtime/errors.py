@@ -16,15 +16,19 @@ class ApiError(HoldfastError):
     """The API server refused a request, or did not answer it.
 
     `status` is the HTTP status, 0 without an answer (the server may have applied the request). `reason` and `message`
-    are those of the Status object. `retry_after` is in seconds, None if the server did not send it.
+    are those of the Status object. `retry_after` is in seconds, None if the server did not send it. `rest` continues a
+    list that has expired, from a newer state; None if the server does not offer it.
     """
 
-    def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self, status: int, reason: str, message: str, retry_after: float | None = None, rest: str | None = None
+    ) -> None:
         super().__init__(f"{status or 'no answer'} {reason}: {message}")
         self.status = status
         self.reason = reason
         self.message = message
         self.retry_after = retry_after
+        self.rest = rest
         self.exit_code = _EXIT_CODES.get(status, ExitCode.FAILED)
 
     @property

@@ -24,12 +24,13 @@ from holdfast.runtime.errors import ApiError, NoClusterError
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 POOL_SIZE = 100
-RELOAD_EVERY = 10.0  # seconds between two readings of the kubeconfig because of a 401
+RELOAD_EVERY = 10.0  # seconds between two readings of the credentials because they, or the server's, were refused
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 PAGE = 500
 PAGE_AGAIN = 0.1  # seconds until a page is asked for again, if the server names no time; doubled each time
 LONGEST_PAGE_AGAIN = 2.0
 PAGE_PATIENCE = 60.0  # seconds; the continue token of a list is good for five minutes
+LONGEST_RETRY_AFTER = 30.0  # seconds: a longer wish of a server, or of a proxy before it, is cut to this
 WATCH_SECONDS = 300
 
 Observer = Callable[[str, str, int, float], None]  # verb, resource, HTTP status (0: no answer), seconds
@@ -64,28 +65,38 @@ def _verb(method: str, named: bool) -> str:
     return _VERBS.get(method, method.lower())
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds until the next try; None if the server names no number of seconds."""
     try:
-        return max(0.0, float(headers["Retry-After"]))
+        return min(max(0.0, float(headers["Retry-After"])), LONGEST_RETRY_AFTER)
     except (KeyError, ValueError):
         return None
 
 
+def _object(data: bytes, what: str) -> dict[str, Any]:
+    """The JSON object; empty if there is no text. Raises ApiError: a proxy may answer in the server's place."""
+    try:
+        decoded = json.loads(data) if data else {}
+    except ValueError as error:
+        raise ApiError(0, "BadAnswer", f"{what} is not JSON") from error
+    if not isinstance(decoded, dict):
+        raise ApiError(0, "BadAnswer", f"{what} is not a JSON object")
+    return decoded
+
+
 def _error(status: int, headers: Mapping[str, str], data: bytes) -> ApiError:
     try:
-        said = json.loads(data)
-        reason, message = str(said.get("reason") or "Unknown"), str(said.get("message") or "")
-    except (ValueError, AttributeError):
-        reason, message = "Unknown", data[:512].decode(errors="replace")
-    return ApiError(status, reason, message, _retry_after(headers))
+        said = _object(data, "the error")
+    except ApiError:
+        said = {"message": data[:512].decode(errors="replace")}
+    reason, message = str(said.get("reason") or "Unknown"), str(said.get("message") or "")
+    rest = (said.get("metadata") or {}).get("continue") if status == 410 else None
+    return ApiError(status, reason, message, retry_after(headers), rest)
 
 
 def _event(line: bytes) -> dict[str, Any]:
     """One line of a watch. Raises ApiError if it is an error."""
-    try:
-        event: dict[str, Any] = json.loads(line)
-    except ValueError as error:
-        raise ApiError(0, "BadAnswer", "a line of a watch is not JSON") from error
+    event = _object(line, "a line of a watch")
     if event.get("type") == "ERROR":
         said = event.get("object") or {}
         raise ApiError(int(said.get("code") or 500), str(said.get("reason") or ""), str(said.get("message") or ""))
@@ -96,6 +107,7 @@ class Client:
     """A connection pool to one API server. Use it as an async context manager, inside one event loop."""
 
     def __init__(self, configuration: Any, reload: Callable[[], Awaitable[None]] | None = None) -> None:
+        """`reload` reads into `configuration` what its files say now; None: nothing in it changes."""
         configuration.connection_pool_maxsize = POOL_SIZE
         configuration.retries = None  # the work queue retries with its own delays
         # trust_env makes aiohttp read .netrc from disk for every request: only set it where a proxy is configured.
@@ -105,6 +117,7 @@ class Client:
         self._rest = RESTClientObject(configuration)
         self._reload = reload
         self._reloaded_at = monotonic()
+        self.reload_every = RELOAD_EVERY
         self.observer: Observer | None = None
         self.page_patience = PAGE_PATIENCE  # seconds for which a refused page is asked for again
 
@@ -132,13 +145,17 @@ class Client:
     async def in_cluster(cls) -> Self:
         """Connect with the pod's service account. Raises NoClusterError outside a pod."""
         configuration = Configuration()
-        try:
+
+        async def load() -> None:
             kube_config.load_incluster_config(client_configuration=configuration)
+
+        try:
+            await load()
+            return cls(configuration, load)
         except (kube_config.ConfigException, OSError) as error:
             raise NoClusterError(
                 f"the pod's service account cannot be used: {error}; give --kubeconfig FILE"
             ) from error
-        return cls(configuration)
 
     @classmethod
     async def auto(cls, path: Path | None = None) -> Self:
@@ -191,19 +208,38 @@ class Client:
         """
         content_type = content_type or (MERGE_PATCH if method == "PATCH" else "application/json")
         url = f"{path}?{urlencode(params)}" if params else path
-        answer = await self._send(method, url, body, content_type, timeout)
-        if answer[0] == 401 and self._reload and monotonic() - self._reloaded_at > RELOAD_EVERY:
-            self._reloaded_at = monotonic()
-            await self._reload()
-            answer = await self._send(method, url, body, content_type, timeout)
-        status, headers, data = answer
+        status, headers, data = await self._sent_trusted(method, url, body, content_type, timeout)
         if status >= 400:
             raise _error(status, headers, data)
+        return _object(data, f"{method} {path}: the answer")
+
+    async def _sent_trusted(self, *request: Any) -> tuple[int, Mapping[str, str], bytes]:
+        """The answer. If one side does not trust the other any more, its certificates and tokens are read again: they
+        are replaced while this process runs.
+        """
         try:
-            decoded: dict[str, Any] = json.loads(data) if data else {}
-        except ValueError as error:
-            raise ApiError(0, "BadAnswer", f"{method} {path}: the answer is not JSON") from error
-        return decoded
+            answer = await self._send(*request)
+            if answer[0] != 401 or not self._may_renew():
+                return answer
+        except ApiError as error:
+            if not isinstance(error.__cause__, aiohttp.ClientSSLError) or not self._may_renew():
+                raise
+        await self._renew()
+        return await self._send(*request)
+
+    def _may_renew(self) -> bool:
+        return self._reload is not None and monotonic() - self._reloaded_at > self.reload_every
+
+    async def _renew(self) -> None:
+        """Read the files and connect again. Requests in flight get no answer."""
+        assert self._reload is not None
+        self._reloaded_at = monotonic()
+        try:
+            await self._reload()
+            old, self._rest = self._rest, RESTClientObject(self._configuration)
+        except (kube_config.ConfigException, OSError) as error:
+            raise ApiError(0, "Unreachable", f"the credentials cannot be read again: {error}") from error
+        await old.close()
 
     async def _send(
         self,
@@ -264,28 +300,36 @@ class Client:
     async def pages(
         self, path: str, params: Mapping[str, str | int] | None = None
     ) -> AsyncIterator[tuple[list[dict[str, Any]], int]]:
-        """The pages of a list: their objects, and the list's resourceVersion, which is that of every page.
+        """The pages of a list: their objects, and the resourceVersion of its first page. An object that the list lacks
+        was deleted, unless it is newer.
 
-        A page that an overloaded server refuses is asked for again, after the time that the server names. Raises
-        ApiError (410 if the list expired between two pages).
+        A page that an overloaded server refuses is asked for again, after the time that the server names. If the list
+        expires between two pages, the others are of a newer list, as far as the server offers it. Raises ApiError.
         """
         query: dict[str, str | int] = {"limit": PAGE, **(params or {})}
+        version = 0
         while True:
             page = await self._page(path, query)
             meta = page.get("metadata") or {}
-            yield page.pop("items", None) or [], int(meta.get("resourceVersion") or 0)
+            version = version or int(meta.get("resourceVersion") or 0)
+            yield page.pop("items", None) or [], version
             if not meta.get("continue"):
                 return
+            if meta["continue"] == query.get("continue"):
+                raise ApiError(0, "BadAnswer", f"GET {path}: a page names itself as the next one")
             query["continue"] = meta["continue"]
 
-    async def _page(self, path: str, query: Mapping[str, str | int]) -> dict[str, Any]:
+    async def _page(self, path: str, query: dict[str, str | int]) -> dict[str, Any]:
         """One page. The first one is not asked for again if no server answers: there may be none."""
-        until, again = monotonic() + self.page_patience, PAGE_AGAIN
+        until, again, expired = monotonic() + self.page_patience, PAGE_AGAIN, False
         while True:
             try:
                 return await self.request("GET", path, params=query)
             except ApiError as error:
-                pause = again if error.retry_after is None else error.retry_after
+                if error.rest and not expired:
+                    expired, query["continue"] = True, error.rest
+                    continue
+                pause = max(again, error.retry_after or 0.0)
                 again = min(2 * again, LONGEST_PAGE_AGAIN)
                 is_lost = error.status == 0 and "continue" not in query
                 if is_lost or not error.transient or monotonic() + pause > until:

@@ -17,13 +17,12 @@ from holdfast.runtime.informer.work_queue import WorkQueue
 log = logging.getLogger(__name__)
 
 MANAGED = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
-LISTS: tuple[tuple[str, str, dict[str, str | int]], ...] = (
-    ("nodes", paths.NODES, {}),
-    ("profiles", paths.PROFILES, {}),
-    # Pods after jobs: a pod that is missing from a list older than its job's status would seem lost.
-    ("jobs", paths.JOBS, {}),
-    ("pods", paths.PODS, {"labelSelector": MANAGED}),
-)
+LISTS: dict[str, tuple[str, dict[str, str | int]]] = {
+    "nodes": (paths.NODES, {}),
+    "profiles": (paths.PROFILES, {}),
+    "jobs": (paths.JOBS, {}),
+    "pods": (paths.PODS, {"labelSelector": MANAGED}),
+}
 SLICE = 0.005  # seconds of reading objects until other work gets its turn
 RETRY = 2.0  # seconds after a list that failed
 
@@ -58,23 +57,42 @@ class Resync:
     async def once(self) -> None:
         """List everything into the cache and enqueue every job.
 
-        Only one page is in memory at a time, and other work of the event loop runs between two slices of it. Raises
-        ApiError; the cache then has what was listed so far, and lacks nothing that it had. The next call goes on with
-        the kind whose list failed.
+        All kinds are read side by side, so that a server that refuses a page of one holds up only that one. Of each
+        kind only one page is in memory at a time, and other work of the event loop runs between two slices of it.
+        Raises ApiError; the cache then has what was listed so far, and lacks nothing that it had. The next call goes on
+        with the kinds whose lists failed.
         """
-        for kind, path, params in LISTS:
-            if kind in self._listed:
-                continue
-            present: set[str] = set()
-            version = 0
-            async for items, version in self._client.pages(path, params):  # noqa: B007 - used after the loop
-                await self._put(kind, items, present)
-            self._cache.drop_missing(kind, present, version)
-            self._listed.add(kind)
+        jobs_began = asyncio.Event()
+        lists = (self._list(kind, jobs_began) for kind in LISTS if kind not in self._listed)
+        failed = [error for error in await asyncio.gather(*lists, return_exceptions=True) if error]
+        if failed:
+            if "jobs" not in self._listed:
+                self._listed.discard("pods")  # they must not be older than the jobs
+            raise failed[0]
         self._listed.clear()
         for key in self._cache.job_keys():
             self._queue.add(key)
         self.last = self._clock()
+
+    async def _list(self, kind: str, jobs_began: asyncio.Event) -> None:
+        """List one kind. Pods after the first page of jobs, which decides how old their list is: a pod that is missing
+        from a list older than its job's status would seem lost.
+        """
+        path, params = LISTS[kind]
+        present: set[str] = set()
+        version = 0
+        try:
+            if kind == "pods" and "jobs" not in self._listed:
+                await jobs_began.wait()
+            async for items, version in self._client.pages(path, params):  # noqa: B007 - used after the loop
+                if kind == "jobs":
+                    jobs_began.set()
+                await self._put(kind, items, present)
+        finally:
+            if kind == "jobs":
+                jobs_began.set()  # also if there is no page
+        self._cache.drop_missing(kind, present, version)
+        self._listed.add(kind)
 
     async def _put(self, kind: str, items: list[dict[str, Any]], present: set[str]) -> None:
         until = self._clock() + SLICE
@@ -87,7 +105,7 @@ class Resync:
 
     async def check(self) -> None:
         """Read one object of each kind. Raises ApiError if the rights or the CRDs are missing."""
-        for _, path, params in LISTS:
+        for path, params in LISTS.values():
             await self._client.request("GET", path, params={**params, "limit": 1})
 
     async def until_done(self, work: Callable[[], Awaitable[None]] | None = None) -> None:

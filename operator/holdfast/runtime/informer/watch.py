@@ -16,7 +16,7 @@ import aiohttp
 import kopf
 
 from holdfast.api import names
-from holdfast.runtime.apiserver.client import PAGE, Client
+from holdfast.runtime.apiserver.client import PAGE, Client, retry_after
 from holdfast.runtime.errors import WatchDiedError
 from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.runtime.informer.resync import MANAGED
@@ -99,8 +99,22 @@ class _NotedContent:
             self._end()
 
 
-def _response_class(frames: Frames) -> type[aiohttp.ClientResponse]:
+def noted_response(frames: Frames) -> type[aiohttp.ClientResponse]:
+    """A class of responses: what a watch receives is noted in `frames`."""
+
     class NotedResponse(aiohttp.ClientResponse):
+        @property
+        def headers(self) -> Any:
+            """Those of the answer. kopf trusts any Retry-After: it would die of a date, and sleep for years, or not at
+            all.
+            """
+            found = super().headers.copy()
+            seconds = retry_after(found)
+            found.popall("Retry-After", None)
+            if seconds is not None:
+                found["Retry-After"] = str(max(1, round(seconds)))
+            return found
+
         async def start(self, connection: Any) -> "NotedResponse":
             await super().start(connection)
             if self.status == 200 and self.url.query.get("watch") == "true":
@@ -129,7 +143,7 @@ async def _login(client: Client, frames: Frames) -> Any:
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
         headers=headers,
-        response_class=_response_class(frames),
+        response_class=noted_response(frames),
         read_bufsize=2**20,
     )
     return kopf.AiohttpSession(server=access["server"], aiohttp_session=session)

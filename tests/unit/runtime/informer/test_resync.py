@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.support.operator.fake_api_server import PAGE, FakeClient, raw_job, raw_node, raw_pod
 
+from holdfast.runtime.apiserver import paths
 from holdfast.runtime.errors import ApiError
 from holdfast.runtime.informer.cache import Cache, Key
 from holdfast.runtime.informer.resync import LISTS, Resync
@@ -62,7 +63,7 @@ async def test_a_list_of_several_pages_is_one_list() -> None:
     assert set(cache.cluster.nodes) == {f"n{number}" for number in range(2 * PAGE + 1)}
 
 
-async def test_one_page_is_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_page_of_a_kind_is_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks if a resync of 10,000 pods holds all their raw objects at once."""
 
     class Page(list[Any]):
@@ -109,12 +110,47 @@ async def test_the_check_reads_one_object_of_each_kind() -> None:
     client, _, queue, resync = stand()
     client.on("GET", "", *[{"items": []}] * len(LISTS))
     await resync.check()
-    assert [path for method, path, _ in client.calls] == [path for _, path, _ in LISTS]
+    assert [path for method, path, _ in client.calls] == [path for path, _ in LISTS.values()]
     client.on("GET", "trainingjobs", ApiError(404, "NotFound", "no CRD"))
     client.on("GET", "", *[{"items": []}] * len(LISTS))
     with pytest.raises(ApiError):
         await resync.check()
     assert (len(queue), resync.last) == (0, None)
+
+
+async def test_a_kind_that_is_refused_holds_up_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks if a new leader waits for one list after the other while the API server is short of breath."""
+    client, cache, _, resync = stand()
+    put(client, "/apis/x/namespaces/ns/trainingjobs/a", raw_job())
+    put(client, "/api/v1/namespaces/ns/pods/a-1-0", raw_pod())
+    served, answer = client.pages, asyncio.Event()
+
+    async def pages(path: str, params: Any = None) -> AsyncIterator[tuple[list[Any], int]]:
+        if path == paths.NODES:
+            await answer.wait()
+        async for page in served(path, params):
+            yield page
+
+    monkeypatch.setattr(client, "pages", pages)
+    round_ = asyncio.create_task(resync.once())
+    while not cache.pod_uids():  # noqa: ASYNC110 - each turn of the loop is one step of the lists
+        await asyncio.sleep(0)
+    assert set(cache.jobs) == {Key("ns", "a")}
+    assert resync.last is None
+    answer.set()
+    await round_
+    assert resync.last is not None
+
+
+async def test_pods_are_never_of_an_older_list_than_jobs() -> None:
+    """Breaks if the pod of a job seems lost that a leader created a moment ago."""
+    client, _, _, resync = stand()
+    client.on("LIST", "trainingjobs", ApiError(410, "Expired", "x"))
+    with pytest.raises(ApiError):
+        await resync.once()
+    await resync.once()
+    lists = [path for method, path, _ in client.calls if method == "LIST" and path in (paths.JOBS, paths.PODS)]
+    assert lists[-2:] == [paths.JOBS, paths.PODS]
 
 
 async def test_a_round_that_failed_goes_on_with_the_list_that_failed() -> None:

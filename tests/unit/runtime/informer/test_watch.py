@@ -5,12 +5,14 @@ from typing import Any
 
 import kopf
 import pytest
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestServer
 from tests.support.operator.fake_api_server import Clock, raw_job, raw_node, raw_pod
 
-from holdfast.runtime.apiserver.client import PAGE
+from holdfast.runtime.apiserver.client import LONGEST_RETRY_AFTER, PAGE
 from holdfast.runtime.errors import WatchDiedError
 from holdfast.runtime.informer.cache import Cache, Key
-from holdfast.runtime.informer.watch import RESOURCES, Frames, Watches, _settings
+from holdfast.runtime.informer.watch import RESOURCES, Frames, Watches, _settings, noted_response
 from holdfast.runtime.informer.work_queue import WorkQueue
 
 
@@ -99,3 +101,22 @@ async def test_watches_that_die_raise_their_error_and_cancel_no_other_task(
     assert parts[1].cancelled()
     assert not writing.done()
     writing.cancel()
+
+
+@pytest.mark.parametrize("wish", ["Sat, 21 Nov 2026 07:28:00 GMT", "1e12", "0", "-5"])
+async def test_a_watch_that_is_refused_outlives_any_wish_of_the_server(wish: str) -> None:
+    """Breaks if a proxy before the API server ends the operator, or lets it see nothing for years."""
+    told: list[str | None] = []
+
+    async def refuse(request: web.Request) -> web.Response:
+        return web.json_response({"kind": "Status"}, status=429, headers={"Retry-After": wish})
+
+    app = web.Application()
+    app.router.add_get("/watch", refuse)
+    async with (
+        TestServer(app) as server,
+        ClientSession(response_class=noted_response(Frames())) as session,
+        session.get(server.make_url("/watch")) as answer,
+    ):
+        told.append(answer.headers.get("Retry-After"))
+    assert told == [None] or 1 <= int(told[0] or 0) <= LONGEST_RETRY_AFTER
