@@ -4,6 +4,9 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+# Python keeps what it compiles, also where the environment says otherwise, as in many containers. Without that each of
+# the thousands of processes of a test run compiles all that it imports: `import torch` takes twice as long.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The newest usable Python; `make PYTHON=/path/to/python3.12 ...` chooses another.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \

@@ -7,6 +7,7 @@ Also how hypothesis works: the same examples in every run, however slow the mach
 `pytest --hypothesis-profile=explore` now and then.
 """
 
+import gc
 import random
 import signal
 from collections.abc import Iterator
@@ -32,6 +33,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--seed", default="", metavar="TEXT", help="which tests --choose takes: the same for the same text"
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Collect without searches for garbage. Modules and tests stay, so that no later search goes through them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
