@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sized
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -45,12 +45,18 @@ class ElasticSampler:
     of torch.distributed, or of torchrun's variables; set both if several ranks share the same samples (tensor or
     pipeline parallelism).
 
+    **Several samplers.** A training may have one for each of its stages, such as small batches first and large ones
+    then. Each has the number of trained steps as its position. Begin a loop over the loader of a stage where that stage
+    begins; an older one is refused.
+
     **Other libraries.** The sampler gives each rank its own share. A library that shares the batches among the ranks
     once more (the `prepare` of accelerate, for a loader) would let each rank train on a part of its share: it is
     refused with StateError, when it asks for `batch_size` or when the loader has drawn more steps than are trained.
 
     StateError if the ranks cannot share the batch evenly; it names the numbers of ranks that can.
     """
+
+    _draws: ClassVar[int] = 0  # batches that all samplers of this process have given
 
     def __init__(
         self,
@@ -69,7 +75,10 @@ class ElasticSampler:
         self._given = (rank, ranks)
         self._drawn: int | None = None  # steps whose batches the loader has drawn completely
         self._ahead: int | None = None  # how many of them were not trained yet after the first step of the loader
+        self._own_draws = 0
+        self._before = 0, 0  # these two numbers of draws after the last step
         self._loads = 0
+        self._rested = 0  # after so many steps this sampler had given no batch, and another one had
         self._generator: Any = None
         if batch < 1 or self.samples < batch:
             raise StateError(f"batch is {batch}; allowed: 1 to {self.samples}, the number of samples")
@@ -160,19 +169,37 @@ class ElasticSampler:
             size = self.micro_batch or len(indices)
             for start in range(0, len(indices), size):
                 if loads != self._loads:
-                    raise StateError(
-                        f"the data loader was started at step {begun}, before the checkpoint put the sampler to step "
-                        f"{self.step}: call iter(loader), or begin the loop over it, inside the `with Run(...)` block"
-                    )
+                    raise StateError(self._why_old(begun))
+                self._own_draws += 1
+                ElasticSampler._draws += 1
                 if start + size == len(indices):
                     self._drawn = max(self._drawn or 0, step + 1)
                 yield indices[start : start + size]
             step += 1
 
+    def _why_old(self, begun: int) -> str:
+        again = "begin the loop over it, or call iter(loader),"
+        if self._rested:
+            return (
+                f"the data loader was started at step {begun}, and the step before step {self._rested} took its batch "
+                f"from another sampler, so it is behind: {again} where the steps begin that take their batches from it"
+            )
+        return (
+            f"the data loader was started at step {begun}, before the checkpoint put the sampler to step {self.step}: "
+            f"{again} inside the `with Run(...)` block"
+        )
+
     # For Run.
 
     def trained(self, step: int) -> None:
-        """`step` steps are done. StateError if the loader has drawn fewer, or draws more and more of them ahead."""
+        """`step` steps are done. StateError if the loader has drawn fewer, or draws more and more of them ahead.
+
+        A step that took its batches from another sampler alone is of another stage: this one rests from then on.
+        """
+        own, others = self._own_draws, ElasticSampler._draws - self._own_draws
+        before, self._before = self._before, (own, others)
+        if self._drawn is not None and step > self._drawn and own == before[0] and others > before[1]:
+            self._loads, self._rested, self._drawn = self._loads + 1, step, None
         if self._drawn is not None and step > self._drawn:
             raise StateError(
                 f"{step} steps are done, but the loader was asked for the batches of only {self._drawn}: one step is a "

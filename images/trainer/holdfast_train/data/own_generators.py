@@ -3,12 +3,15 @@
 import functools
 import logging
 import sys
+import threading
 import types
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast_train.data import rng
+from holdfast_train.data_wait import DATA_WAIT
+from holdfast_train.errors import StateError
 
 T = TypeVar("T")
 LONG: Final = 1000  # elements of a container of which only the types are looked at: they are data
@@ -50,7 +53,8 @@ class Repeatable:
     and of all generators inside `roots`.
 
     So a call gives the same in any worker, and after any other calls. Outside the workers of a loader the generators
-    belong to the program: their states are restored after the call. StateError names a generator that cannot be seeded.
+    belong to the program: their states are restored after the call. StateError names a generator that cannot be seeded,
+    and refuses a call in another thread than the one that trains: both would draw from the global generators.
     """
 
     def __init__(self, **roots: Any) -> None:
@@ -62,6 +66,7 @@ class Repeatable:
 
     def call(self, key: str, function: Callable[[], T]) -> T:
         """What `function` returns. If it makes a generator, it is called once more, with that one seeded as well."""
+        _check_thread()
         self._find()
         own = self._own
         before = None if _in_worker() else (rng.capture_host(), _states(own))
@@ -109,6 +114,15 @@ class _Found(NamedTuple):
         attributes = getattr(self.holder, "__dict__", None)
         value = attributes.get(self.name) if isinstance(attributes, dict) else None
         return self._replace(generator=value) if rng.is_generator_type(type(value)) else self
+
+
+def _check_thread() -> None:
+    if DATA_WAIT.thread not in (None, threading.get_ident()) and not _in_worker():
+        raise StateError(
+            "a batch is read in another thread than the one that trains, as if batches were fetched ahead. Random "
+            "numbers of the data would be mixed with those of the training, because both threads have the same "
+            "generators: give the loader num_workers=1 or more, and read it in any thread"
+        )
 
 
 def _states(own: list[_Found]) -> list[Any]:

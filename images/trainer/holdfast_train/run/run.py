@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
@@ -99,6 +100,7 @@ class Run:
 
     def __enter__(self) -> Self:
         self._loops.enter()
+        DATA_WAIT.thread = get_ident()
         try:
             self._environment = self._environment or Environment.read()
             if self._environment is not None:
@@ -120,6 +122,7 @@ class Run:
     ) -> None:
         if self._loops.is_forked:
             return
+        DATA_WAIT.thread = None
         found = self._loops.end()
         if found is None and self.resumed_from is None and not self.left:
             found = self._boundary.work.error_of_end()

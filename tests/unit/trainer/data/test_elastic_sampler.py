@@ -207,6 +207,24 @@ def test_too_few_batches_in_a_step_are_an_error() -> None:
             sampler.trained(step + 1)
 
 
+# Breaks if a training that goes on with another sampler is taken for one that takes too few batches in a step.
+def test_stages_with_samplers_of_their_own() -> None:
+    easy, hard = ElasticSampler(100, batch=10), ElasticSampler(60, batch=20, seed=1)
+    early = iter(easy.loader(Numbers(100)))
+    for step in range(3):
+        assert next(early).tolist() == easy.indices(step)
+        easy.trained(step + 1), hard.trained(step + 1)
+    for step, batch in enumerate(islice(hard.loader(Numbers(60)), 3), 3):
+        assert batch.tolist() == hard.indices(step)
+        easy.trained(step + 1), hard.trained(step + 1)
+    with pytest.raises(StateError, match="the step before step 4 took its batch from another sampler"):
+        next(early)
+    again = iter(easy.loader(Numbers(100)))
+    assert next(again).tolist() == easy.indices(6)
+    with pytest.raises(StateError, match="was asked for the batches of only 7"):
+        easy.trained(7), easy.trained(8)
+
+
 @pytest.mark.parametrize("loader_first", [False, True])
 def test_zip_in_either_order(loader_first: bool) -> None:
     """The batch that zip has drawn, but the loop has not trained, does not count."""

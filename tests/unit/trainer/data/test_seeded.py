@@ -2,10 +2,12 @@
 
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
+from holdfast_train import ElasticSampler, Run
 from holdfast_train.data.seeded import Index, SeededDataset
 from holdfast_train.errors import StateError
 
@@ -33,6 +35,23 @@ def test_the_generators_of_training_do_not_change() -> None:
     before = random.getstate()
     assert len(SeededDataset(Noisy(), seed=1)[Index(0, 0)]) == 2
     assert random.getstate() == before
+
+
+# Breaks if data that a thread fetches ahead takes the random numbers of the training.
+@pytest.mark.parametrize("workers", [0, 1])
+def test_another_thread_than_that_of_the_training_reads_with_workers_alone(workers: int) -> None:
+    sampler = ElasticSampler(Noisy(), batch=2)
+    loader = sampler.loader(Noisy(), num_workers=workers)
+    with ThreadPoolExecutor(1) as pool, Run(sampler=sampler):
+        fetched = pool.submit(next, iter(loader))
+        if workers:
+            assert len(fetched.result()) == 2
+        else:
+            with pytest.raises(StateError, match="give the loader num_workers=1 or more"):
+                fetched.result()
+            assert len(next(iter(loader))) == 2
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(next, iter(sampler.loader(Noisy()))).result()
 
 
 class Own(Noisy):
