@@ -1,7 +1,5 @@
 """`python -m holdfast_local.agent --root ROOT`: run the node agent in the foreground, logging to standard error."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging

@@ -1,7 +1,5 @@
 """Addresses for pods out of one range: no two living pods have the same one."""
 
-from __future__ import annotations
-
 from ipaddress import IPv4Network
 
 from holdfast_local.agent.errors import AddressError

@@ -1,7 +1,5 @@
 """Whether a node takes a pod, in a kubelet's order and words. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The agent process: every node, the kubelet port, the control socket, the memory watch."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

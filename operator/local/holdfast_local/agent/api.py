@@ -1,7 +1,5 @@
 """A small client of the Kubernetes API: raw JSON over HTTPS with a client certificate. No typed models."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

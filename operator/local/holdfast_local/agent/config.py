@@ -1,7 +1,5 @@
 """The configuration of the agent process: ROOT/agent.json, written by the local cluster, read by the agent."""
 
-from __future__ import annotations
-
 import os
 from decimal import Decimal
 from ipaddress import IPv4Network
@@ -147,7 +145,7 @@ class AgentConfig(_Model):
     kill_after: Decimal = Field(default=Decimal("2"), ge=0, description="seconds from SIGTERM to SIGKILL in a reclaim")
 
     @model_validator(mode="after")
-    def _names_are_unique(self) -> AgentConfig:
+    def _names_are_unique(self) -> "AgentConfig":
         names = [node.name for node in self.nodes]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -174,7 +172,7 @@ class AgentConfig(_Model):
         return path
 
     @classmethod
-    def load(cls, root: Path) -> AgentConfig:
+    def load(cls, root: Path) -> "AgentConfig":
         """Read ROOT/agent.json. Raises FileNotFoundError, or pydantic.ValidationError that names the wrong field."""
         return cls.model_validate_json((root / CONFIG_NAME).read_text(encoding="utf-8"))
 

@@ -1,7 +1,5 @@
 """The control socket: one JSON object a line in, one out. It takes nodes away and brings them back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Errors of the node agent."""
 
-from __future__ import annotations
-
 from holdfast_local.errors import LocalError
 
 

@@ -1,7 +1,5 @@
 """The Node object of a simulated node: registration, Lease, conditions, taints."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """One simulated node: its object, its heartbeats, its pods, and how it is lost and comes back."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import shutil

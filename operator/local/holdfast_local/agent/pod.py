@@ -1,7 +1,5 @@
 """The life of one pod on a node: admission, volumes, init containers, containers, end, deletion."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

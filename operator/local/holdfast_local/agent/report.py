@@ -1,7 +1,5 @@
 """Writing a pod's status and events to the API: only changes, again until they arrive, never from a silent node."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import uuid

@@ -1,7 +1,5 @@
 """The kubelet port: container logs for the API server, which must show a certificate of the cluster's CA."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """The status of a pod as a kubelet writes it. Pure: the state of the containers in, the object out."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

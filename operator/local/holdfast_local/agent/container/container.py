@@ -1,7 +1,5 @@
 """One container of a pod: from its image and environment to a running process, its end, and its next start."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

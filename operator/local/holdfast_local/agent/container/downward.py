@@ -1,7 +1,5 @@
 """What a pod can ask about itself: fieldRef and resourceFieldRef."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

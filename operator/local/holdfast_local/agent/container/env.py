@@ -1,7 +1,5 @@
 """The environment of a container: image, envFrom, env with valueFrom, `$(VAR)` expansion."""
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Callable

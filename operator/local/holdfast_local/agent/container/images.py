@@ -1,7 +1,5 @@
 """Image names. The local cluster has no images: a known name stands for folders on PATH and a few variables."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Container logs: written in the kubelet's on-disk format, capped, read and followed for `kubectl logs`."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections import deque

@@ -1,7 +1,5 @@
 """The network that a node and its pods are in."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import socket

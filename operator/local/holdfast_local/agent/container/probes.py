@@ -1,7 +1,5 @@
 """Readiness probes: exec, httpGet, tcpSocket. Liveness and startup probes are not run."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -7,8 +7,6 @@ clears its environment, leaves the session and forks twice; it ends when the age
 PID 1 is an ordinary process here, so SIGTERM without a handler ends it. In a real PID namespace the kernel drops it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes

@@ -1,7 +1,5 @@
 """Reading /proc: children of a process, memory of a tree, processes that carry a container's mark."""
 
-from __future__ import annotations
-
 import os
 import resource
 from collections.abc import Callable, Iterable

@@ -6,8 +6,6 @@ path of this machine already, and stays (see env.Environment). Files that a prog
 hard-coded in a script is not found, nor one whose beginning is in another variable.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Service-account tokens of projected volumes: asked for the pod, renewed before they end."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any

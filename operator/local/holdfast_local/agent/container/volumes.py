@@ -1,7 +1,5 @@
 """Volumes as folders: what a kubelet would mount, written where the pod's processes can reach it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
