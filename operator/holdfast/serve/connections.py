@@ -34,12 +34,10 @@ class Link(Protocol):
 
     def close(self) -> None:
         """Close it now."""
-        ...
 
     @property
     def closed(self) -> bool:
         """True if it is closed or closing."""
-        ...
 
 
 @dataclass(slots=True)

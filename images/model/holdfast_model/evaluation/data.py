@@ -61,11 +61,9 @@ class Data(Protocol):
 
     def fit(self, task: Task) -> dict[str, int]:
         """The sizes of the symbols of a sample. EvaluationError if the data does not fit this task."""
-        ...
 
     def batches(self, task: Task, size: int) -> Iterator[Batch]:
         """All samples that can be read, in the same order each time."""
-        ...
 
 
 class ArrayData:

@@ -35,7 +35,6 @@ class Api(Protocol):
         content_type: str | None = None,
     ) -> dict[str, Any]:
         """Send a request; ApiError if it is refused."""
-        ...
 
 
 @dataclass(slots=True)

@@ -33,15 +33,12 @@ class Watched(Protocol):
     @property
     def job(self) -> TrainingJob | None:
         """The one watched job; None if all are watched. Raises CliError if it was deleted."""
-        ...
 
     def draw(self, room: int | None) -> RenderableType:
         """The picture of now, in at most `room` lines; None is without a limit."""
-        ...
 
     def news(self) -> list[str]:
         """Plain lines about what has changed since the last call."""
-        ...
 
 
 class OneJob:

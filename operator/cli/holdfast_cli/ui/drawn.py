@@ -52,4 +52,3 @@ class View(Protocol):
 
     async def draw(self) -> Drawn | None:
         """The page now; None if what it shows is not there."""
-        ...

@@ -22,19 +22,16 @@ class Requester(Protocol):
         timeout: float = 30.0,  # noqa: ASYNC109 - as in the client
     ) -> dict[str, Any]:
         """See `client.Client.request`."""
-        ...
 
     def pages(
         self, path: str, params: Mapping[str, str | int] | None = None
     ) -> AsyncIterator[tuple[list[dict[str, Any]], int]]:
         """See `client.Client.pages`."""
-        ...
 
     async def list_all(
         self, path: str, params: Mapping[str, str | int] | None = None
     ) -> tuple[list[dict[str, Any]], int]:
         """See `client.Client.list_all`."""
-        ...
 
 
 class GatedWriter:

@@ -65,11 +65,9 @@ class Board(Protocol):
 
     def replace(self, job_uid: str, orders: tuple[Order, ...]) -> None:
         """Open exactly these orders for the pods of this job."""
-        ...
 
     def offer(self, job_uid: str, orders: tuple[Order, ...]) -> None:
         """Open these orders too."""
-        ...
 
 
 class Members(Protocol):
@@ -77,15 +75,12 @@ class Members(Protocol):
 
     def of(self, pod_uids: Iterable[str]) -> Mapping[str, LauncherView]:
         """The newest report of each of these pods' launchers."""
-        ...
 
     def replace(self, job_uid: str, worlds: tuple[WorldOrder, ...]) -> None:
         """Let exactly these orders count for the pods of this job."""
-        ...
 
     def ask(self, pod_uids: Iterable[str], now: datetime) -> None:
         """Ask the launchers of these pods for a sign of life."""
-        ...
 
 
 class Outcome(Enum):

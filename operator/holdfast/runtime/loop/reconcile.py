@@ -34,7 +34,6 @@ class Reports(Protocol):
 
     def of(self, pod_uids: tuple[str, ...]) -> Mapping[str, Report]:
         """The newest report of each of these pods."""
-        ...
 
 
 class Reconciler:
