@@ -10,7 +10,8 @@ from holdfast_train.errors import StateError
 from holdfast_train.format import columns
 from holdfast_train.format.sealed_json import decoded_json
 from holdfast_train.format.sharding import Box
-from holdfast_train.format.tree import COLUMNS, SCALAR, Tree, Walk, unpack
+from holdfast_train.format.strides import with_strides
+from holdfast_train.format.tree import COLUMNS, Form, Tree, Walk, reference, unpack
 from holdfast_train.restore.lazy_tensors import Lazy
 
 DESCRIPTION: Final = "holdfast"  # the key of the description in a file
@@ -68,11 +69,12 @@ class Description:
             return _to_array(found, *self.arrays[name]) if name in self.arrays else found
 
         made = {name: restore(name) for name in tensors}
+        laid: dict[int, Any] = {}  # by address
 
-        def value_of(found: Any, form: str) -> Any:
-            if form == COLUMNS and isinstance(found, bytes | bytearray):
-                return columns.decode(found)
-            return found[()] if form == SCALAR else found
+        def value_of(found: Any, form: Form) -> Any:
+            if isinstance(form, tuple):
+                return laid.setdefault(id(found), with_strides(found, form))
+            return columns.decode(found) if form == COLUMNS and isinstance(found, bytes | bytearray) else found
 
         return unpack(self.tree, made, value_of)
 
@@ -120,10 +122,10 @@ class _Naming(Walk):
         name = self._first.get(value.key)
         if name is None:
             name = self._first[value.key] = self._unique(path)
-            self.tensors[name] = value if value.form != COLUMNS else replace(value, form="")  # the bytes are exported
+            self.tensors[name] = value if value.form != COLUMNS else replace(value, form=None)  # the bytes are exported
         else:
             self.tied[self._unique(path)] = name
-        return {"$tensor": name, value.form: True} if value.form else {"$tensor": name}
+        return reference(name, value.form)
 
     def _columns(self, value: Any) -> None:
         """A state that is exported has the columns of its checkpoint, and no others."""

@@ -4,7 +4,6 @@ import math
 from typing import Final, NamedTuple
 
 from holdfast_train.errors import CheckpointCorruptError, StateError
-from holdfast_train.format.tree import SCALAR
 from holdfast_train.restore.lazy_tensors import Lazy
 
 # Type in torch -> type in safetensors and its bytes. The files of the library begin with the types at the end.
@@ -55,7 +54,7 @@ def form_of(name: str, lazy: Lazy) -> Form:
     StateError if safetensors lacks the type; CheckpointCorruptError if the tensor's bytes are not those of its shape.
     """
     entry = lazy.entry
-    dtype = entry.dtype if entry.kind == "torch" else None if lazy.form == SCALAR else _numpy(entry.dtype)
+    dtype = entry.dtype if entry.kind == "torch" else _numpy(entry.dtype)
     if entry.kind == "bytes" or dtype is None:
         return Form("U8", (entry.size,))
     if dtype not in _TYPES:

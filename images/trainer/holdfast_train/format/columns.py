@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias
 
 from holdfast_train.errors import StateError
 from holdfast_train.format.mappings import MAPPINGS, mapping_of, type_of
+from holdfast_train.format.strides import Strides, of_array, of_tensor, with_strides
 
 FEW: Final = 16  # a container of fewer items is a part of the tree; what is in it may become columns
 MANY: Final = 1000  # arrays, at all depths, in a container that becomes columns
@@ -28,6 +29,7 @@ PLAIN: Final = 16  # so many other values count as one array
 SMALL_BYTES: Final = 4096  # of an array, on average: larger ones are leaves, which a save copies once and not twice
 DEEPEST: Final = 32  # levels of containers
 ALIGNMENT: Final = 64
+BESIDE: Final = -1  # in the form of an array that does not lie row by row: between its shape and its strides
 _TENSORS: Final = frozenset(
     f"torch.{name}"
     for name in (
@@ -92,6 +94,8 @@ class _Writer:
         """`torch`: None if there may be no tensors."""
         self.arrays = self.array_bytes = self.plain = 0
         self._torch, self._numpy = torch, sys.modules.get("numpy")
+        arrays = torch and torch.Tensor, self._numpy and self._numpy.ndarray
+        self._shared = frozenset((tuple, list, *MAPPINGS, *filter(None, arrays)))  # types of what may have two places
         self._buffers: list[tuple[int, Callable[[memoryview], object]]] = []
 
     def column(self, values: Sequence[Any], above: frozenset[int] = frozenset(), depth: int = 0) -> _Column:
@@ -123,6 +127,14 @@ class _Writer:
         return ["mixed", which, [write(key, some) for key, some in groups.items()]]
 
     def _of_type(self, kind: type, values: Sequence[Any], above: frozenset[int], depth: int) -> _Column:
+        if kind in self._shared and len(once := {id(value): value for value in values}) < len(values):
+            if kind is tuple or kind is list or kind in MAPPINGS:
+                self.plain += len(values) - len(once)
+            else:
+                self.arrays += len(values) - len(once)
+            numbers = {address: number for number, address in enumerate(once)}
+            which = self._numbers([numbers[id(value)] for value in values])
+            return ["same", len(once), which, self._of_type(kind, list(once.values()), above, depth)]
         if kind is tuple or kind is list or kind in MAPPINGS:
             if kind is not tuple:
                 addresses = frozenset(map(id, values))
@@ -187,25 +199,35 @@ class _Writer:
         def fill(view: memoryview) -> None:
             numpy.concatenate([value.reshape(-1) for value in values], out=numpy.frombuffer(view, dtype))
 
-        return self._of_arrays(["numpy", dtype.str], values, fill)
+        return self._of_arrays(["numpy", dtype.str], values, fill, of_array)
 
     def _tensors(self, dtype: Any, values: Sequence[Any]) -> _Column:
         torch: Any = self._torch
         forms = set(map(attrgetter("layout", "device.type", "is_quantized", "is_nested"), values))
         if forms != {(torch.strided, "cpu", False, False)} or str(dtype) not in _TENSORS:
             raise _OtherError
+        if any(value.numel() and not value.data_ptr() for value in values):  # memory that was freed
+            raise _OtherError
 
         def fill(view: memoryview) -> None:
             with torch.no_grad():
                 torch.cat([value.reshape(-1) for value in values], out=torch.frombuffer(view, dtype=dtype))
 
-        return self._of_arrays(["torch", str(dtype).removeprefix("torch.")], values, fill)
+        return self._of_arrays(["torch", str(dtype).removeprefix("torch.")], values, fill, of_tensor)
 
-    def _of_arrays(self, column: _Column, values: Sequence[Any], fill: Callable[[memoryview], object]) -> _Column:
+    def _of_arrays(
+        self,
+        column: _Column,
+        values: Sequence[Any],
+        fill: Callable[[memoryview], object],
+        strides_of: Callable[[Any], Strides | None],
+    ) -> _Column:
         size = sum(value.nbytes for value in values)
         self.arrays += len(values)
         self.array_bytes += size
-        column += self._forms([tuple(value.shape) for value in values], frozenset(), 0, are_exact=True)
+        found = [(tuple(value.shape), strides_of(value)) for value in values]
+        forms = [shape if strides is None else (*shape, BESIDE, *strides) for shape, strides in found]
+        column += self._forms(forms, frozenset(), 0, are_exact=True)
         self._buffers.append((size, fill))
         return column
 
@@ -219,6 +241,8 @@ class _Writer:
             forms, which = list(numbers), list(map(numbers.__getitem__, tuples))
         counted = self.plain, self.arrays, self.array_bytes
         found: _Column = [len(forms), self._numbers(which), self.column(forms, above, depth)]
+        if self.arrays != counted[1]:  # the walk of the tree refuses keys with arrays
+            raise _OtherError
         self.plain, self.arrays, self.array_bytes = counted  # neither keys nor shapes are values
         return found
 
@@ -264,6 +288,10 @@ class _Reader:
             which = self._numbers(about[0], count)
             parts = [iter(self.values(part, which.count(number))) for number, part in enumerate(about[1])]
             return [next(parts[number]) for number in which]
+        if kind == "same":
+            which = self._numbers(about[1], count)
+            once = self.values(about[2], about[0])
+            return [once[number] for number in which]
         if kind in ("numpy", "torch", "scalar"):
             return self._arrays(kind, about, count)
         return self._plain(kind, about, count)
@@ -289,18 +317,18 @@ class _Reader:
         raise StateError(f"the checkpoint contains a column of unknown kind {kind!r}; a newer holdfast-train wrote it")
 
     def _arrays(self, kind: str, about: Sequence[Any], count: int) -> list[Any]:
-        shapes = [] if kind == "scalar" else self._forms(about[1:4], count)
-        data, cuts = next(self._buffers), _cuts(map(math.prod, shapes))
+        forms = [] if kind == "scalar" else list(map(_shape_and_strides, self._forms(about[1:4], count)))
+        data, cuts = next(self._buffers), _cuts(math.prod(shape) for shape, _ in forms)
         if kind == "torch":
             torch = importlib.import_module("torch")
             dtype = getattr(torch, about[0])
             flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
-            return [flat[a:b].reshape(shape).clone() for (a, b), shape in zip(cuts, shapes, strict=True)]
+            return [_own(flat[a:b].reshape(form[0]).clone(), form[1]) for (a, b), form in zip(cuts, forms, strict=True)]
         numpy = importlib.import_module("numpy")
         flat = numpy.frombuffer(data, numpy.dtype(about[0]))
         if kind == "scalar":
             return list(flat)
-        return [flat[a:b].reshape(shape).copy() for (a, b), shape in zip(cuts, shapes, strict=True)]
+        return [_own(flat[a:b].reshape(form[0]).copy(), form[1]) for (a, b), form in zip(cuts, forms, strict=True)]
 
     def _forms(self, about: Sequence[Any], count: int) -> list[tuple[Any, ...]]:
         number, which, column = about
@@ -312,6 +340,18 @@ class _Reader:
         if isinstance(number, int):
             return [number] * count
         return list(struct.unpack(f"<{count}{number}", next(self._buffers)))
+
+
+def _shape_and_strides(form: tuple[int, ...]) -> tuple[tuple[int, ...], Strides | None]:
+    """What a form of an array says."""
+    if BESIDE not in form:
+        return form, None
+    middle = form.index(BESIDE)
+    return form[:middle], form[middle + 1 :]
+
+
+def _own(array: Any, strides: Strides | None) -> Any:
+    return array if strides is None else with_strides(array, strides)
 
 
 def _joined(containers: Iterable[Iterable[Any]], lengths: Sequence[int]) -> list[Any]:

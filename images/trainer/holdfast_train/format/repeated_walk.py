@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from holdfast_train.errors import StateError
 from holdfast_train.format.mappings import MAPPINGS, type_of
-from holdfast_train.format.tree import COLUMNS, Leaf, Tree, Walk
+from holdfast_train.format.tree import COLUMNS, LONG, Leaf, Tree, Walk
 
 MISSES: Final = 2
 
@@ -57,13 +57,14 @@ class RepeatedWalk:
         self._places: list[_Place] = []
         self._next: Iterator[_Place] = iter(())  # the places that the walk in progress has not come to
         self._byte_strings: list[int] = []  # numbers of leaves
+        self._met: dict[Any, Any] = {}  # numbers of arrays by their memory, and the memory by the number, in this walk
         self._sources: list[Any] = []  # by leaf: the tensor of the program that the leaf was made of
 
     def walk(self, state: Any) -> tuple[Walk, Tree]:
         """The tree of `state`, and a walk that has its leaves. The walk may go on with other states."""
         if self._walk is not None:
             with contextlib.suppress(_ChangedError, RuntimeError):  # RuntimeError: of a tensor without plain memory
-                self._next = iter(self._places)
+                self._next, self._met = iter(self._places), {}
                 self._tree = self._value(state, self._tree)
                 self.is_again, self._misses = True, 0
                 return self._with_leaves(self._walk), self._tree
@@ -122,7 +123,12 @@ class RepeatedWalk:
         if kind in self._usual:
             self._tensor(value, old)
             return old
-        if value is None or kind in (bool, int, str) or (kind is float and math.isfinite(value)):
+        if (
+            value is None
+            or kind in (bool, str)
+            or (kind is int and -LONG <= value < LONG)
+            or (kind is float and math.isfinite(value))
+        ):
             if type(old) in (list, dict):
                 raise _ChangedError
             plain: Tree = value
@@ -172,8 +178,8 @@ class RepeatedWalk:
         if len(value) != len(old):
             raise _ChangedError
         # Numbers of parameters in an optimizer: thousands, and always the same.
-        if set(map(type, value)) == {int} == set(map(type, old)):
-            return old if list(value) == old else list(value)
+        if set(map(type, value)) == {int} == set(map(type, old)) and list(value) == old:
+            return old
         found = [self._value(item, of_item) for item, of_item in zip(value, old, strict=True)]
         return old if all(new is of_item for new, of_item in zip(found, old, strict=True)) else found
 
@@ -207,7 +213,7 @@ class RepeatedWalk:
             raise _ChangedError from error
         if not fresh.leaves and isinstance(tree, dict) and isinstance(old, dict) and tree.keys() == old.keys():
             return tree
-        if not isinstance(tree, dict) or not isinstance(old, dict) or tree.keys() != old.keys():
+        if not isinstance(tree, dict) or not isinstance(old, dict) or {**tree, "$tensor": old.get("$tensor")} != old:
             raise _ChangedError
         number = self._numbers.get(str(old.get("$tensor")))
         (leaf,) = fresh.leaves
@@ -216,5 +222,8 @@ class RepeatedWalk:
         before = self._leaves[number]
         if leaf[1:5] != before[1:5] and not leaf.kind == before.kind == "bytes":
             raise _ChangedError
+        for memory in fresh.arrays if leaf.size else ():
+            if self._met.setdefault(memory, number) != number or self._met.setdefault(number, memory) != memory:
+                raise _ChangedError  # two places have the same array now, or have it no more
         self._leaves[number] = leaf._replace(name=before.name)
         return old

@@ -13,14 +13,18 @@ from holdfast_train.errors import StateError
 from holdfast_train.format import columns
 from holdfast_train.format.mappings import MAPPINGS, mapping_of, type_of
 from holdfast_train.format.sharding import Box, is_sharded, own_part
+from holdfast_train.format.strides import Strides, of_array, of_tensor
 
 T = TypeVar("T")
 APART: Final = "differing"  # in the tree of one rank: the trees of objects that differ from those of rank 0
-SCALAR: Final = "$scalar"  # beside the name of an array in a tree: it is a NumPy scalar
 COLUMNS: Final = "$columns"  # beside the name of a byte string: `columns.encode` made it of a container
+STRIDES: Final = "$strides"  # beside the name of a tensor or an array: see `strides.of_tensor`
 LEAST_BYTES: Final = 4096  # of a byte string that is a leaf: in a tree it takes several times its size
+DEEPEST: Final = 100  # levels of containers: a walk, and each reader of JSON, needs some of Python's stack for each
+LONG: Final = 1 << 63  # an int that is not below it is a text: Python reads no decimal of more than 4,300 digits
 
 Tree: TypeAlias = "bool | int | float | str | list[Tree] | dict[str, Tree] | None"
+Form: TypeAlias = Strides | str | None
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ class Leaf(NamedTuple):
 class Walk:
     """Makes trees of states and collects their tensors and large byte strings as `leaves`. It copies only small values.
 
+    Places with the same tensor or array get one leaf. Places that share only a part of their memory get one each.
     Training waits for it, and a large model has thousands of tensors: each takes a few microseconds. `base`: a walk
     that came before, whose leaves are not collected again; it does not change.
     """
@@ -92,7 +97,9 @@ class Walk:
         self._seen: dict[int, list[Leaf]] = {}  # by address
         self._names_before: frozenset[str] | set[str] = frozenset() if base is None else base._names
         self._seen_before: Mapping[int, list[Leaf]] = {} if base is None else base._seen
+        self.arrays: dict[Any, str] = {}  # names of NumPy arrays, by their memory
         self._dtypes: dict[Any, str] = {}
+        self._depth = 0
 
     def tree(self, value: Any, path: str) -> Tree:
         """The tree of `value`. The names of its tensors begin with `path`.
@@ -100,11 +107,13 @@ class Walk:
         StateError names the place of a value that a checkpoint cannot contain.
         """
         if self._torch is not None and isinstance(value, self._torch.Tensor):
-            return {"$tensor": self._tensor(value, path)}
+            return self._tensor(value, path)
         kind = type(value)
-        if value is None or kind in (bool, str, int):
+        if value is None or kind is bool or kind is str or (kind is int and -LONG <= value < LONG):
             plain: Tree = value
             return plain
+        if kind is int:
+            return {"$int": hex(value)}
         if kind is float:
             return value if math.isfinite(value) else {"$float": repr(value)}
         if kind is bytes:
@@ -117,19 +126,38 @@ class Walk:
 
     def _container(self, value: Any, path: str) -> Tree:
         if len(value) >= columns.FEW and path and (data := self._columns(value)) is not None:
-            return {"$tensor": self._byte_leaf(data, path), COLUMNS: True}
+            return reference(self._byte_leaf(data, path), COLUMNS)
+        if self._depth == DEEPEST:
+            raise StateError(
+                f"{path} is in {DEEPEST} containers, one in another: it is nested too deeply, or contains itself; "
+                f"return it as a flat list or dict in state_dict()"
+            )
+        self._depth += 1
+        try:
+            return self._parts(value, path)
+        finally:
+            self._depth -= 1
+
+    def _parts(self, value: Any, path: str) -> Tree:
         kind = type(value)
         if kind in MAPPINGS:
             # Pairs, not a JSON object: keys may be numbers (optimizers), and pairs keep their order.
             pairs: list[Tree] = [
-                [
-                    k if type(k) in (str, int) else self.tree(k, f"{path} (a key)"),
-                    self.tree(v, self._below(path, k)),
-                ]
+                [k if type(k) is str else self._key(k, path), self.tree(v, self._below(path, k))]
                 for k, v in value.items()
             ]
             return {"$dict": pairs} if kind is dict else {"$dict": pairs, "$type": type_of(value, path)}
         return {"$tuple": self._items(value, path)} if kind is tuple else self._items(value, path)
+
+    def _key(self, key: Any, path: str) -> Tree:
+        leaves = len(self.leaves)
+        tree = self.tree(key, f"{path} (a key)")
+        if any(names(tree)) or len(self.leaves) > leaves:
+            raise StateError(
+                f"{path} has a key with a tensor, an array or a byte string of {LEAST_BYTES} bytes or more; allowed: "
+                f"numbers, strings, short byte strings, and tuples of these: use other keys in state_dict()"
+            )
+        return tree
 
     def _columns(self, value: Any) -> bytearray | None:
         """A container of many small values as one byte string; None if its values are walked one by one."""
@@ -146,19 +174,17 @@ class Walk:
         return name
 
     def _items(self, values: Sequence[Any], path: str) -> list[Tree]:
-        return [v if type(v) is int else self.tree(v, self._below(path, i)) for i, v in enumerate(values)]
+        return [
+            v if type(v) is int and -LONG <= v < LONG else self.tree(v, self._below(path, i))
+            for i, v in enumerate(values)
+        ]
 
     def _below(self, path: str, key: Any) -> str:
         return f"{path}{self.separator}{key}" if path else f"{key}"
 
     def _array(self, value: Any, path: str) -> Tree:
         torch, numpy = self._torch, sys.modules.get("numpy")
-        if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
-            if isinstance(value, numpy.ma.MaskedArray):
-                raise StateError(
-                    f"{path} is a masked NumPy array, whose mask would be lost; return its data and its mask as two "
-                    f"arrays in state_dict()"
-                )
+        if numpy is not None and (type(value) is numpy.ndarray or isinstance(value, numpy.generic)):
             if value.dtype.hasobject:
                 raise StateError(
                     f"{path} is a NumPy array of Python objects; allowed: numbers; convert or remove it in state_dict()"
@@ -170,10 +196,15 @@ class Walk:
                     f"{path} is a NumPy array of {value.dtype}; allowed: types with a name in NumPy, such as float32. "
                     f"Return each field as its own array, or convert the array, in state_dict()"
                 )
-            array = numpy.ascontiguousarray(value).reshape(-1)
-            name = self._unique(path)
-            self.leaves.append(Leaf(name, "numpy", value.dtype.str, value.shape, array.nbytes, array))
-            return {"$tensor": name, SCALAR: True} if isinstance(value, numpy.generic) else {"$tensor": name}
+            if isinstance(value, numpy.generic):
+                return {"$scalar": [value.dtype.str, base64.b64encode(value.tobytes()).decode()]}
+            memory = (value.ctypes.data, value.dtype.str, value.shape, value.strides)
+            name = self.arrays.get(memory, "")
+            if not name or not value.nbytes:
+                name = self.arrays[memory] = self._unique(path)
+                array = numpy.ascontiguousarray(value).reshape(-1)
+                self.leaves.append(Leaf(name, "numpy", value.dtype.str, value.shape, array.nbytes, array))
+            return reference(name, of_array(value))
         if torch is not None and isinstance(value, torch.dtype):
             return {"$dtype": str(value).removeprefix("torch.")}
         raise StateError(
@@ -182,7 +213,7 @@ class Walk:
             f"and back in load_state_dict()"
         )
 
-    def _tensor(self, tensor: Any, path: str) -> str:
+    def _tensor(self, tensor: Any, path: str) -> Tree:
         if tensor.layout is not self._torch.strided or tensor.is_quantized or tensor.is_nested:
             kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else tensor.layout
             raise StateError(f"{path} is a {kind} tensor; convert it to a dense tensor in state_dict()")
@@ -200,16 +231,19 @@ class Walk:
         # can get its address.
         size, kind = tensor.nbytes, tensor.dtype
         address = tensor.data_ptr()
+        if size and not address:
+            raise StateError(f"{path} is a tensor whose memory was freed; leave it out in state_dict()")
+        strides = of_tensor(tensor) if box is None else None
         same = self._seen.setdefault(address, [])
         for leaf in (*self._seen_before.get(address, ()), *same) if self._seen_before else same:
             if size and _are_alike(leaf.value, tensor):
-                return leaf.name
+                return reference(leaf.name, strides)
         dtype = self._dtypes.get(kind) or self._dtypes.setdefault(kind, str(kind).removeprefix("torch."))
         name = self._unique(path)
         leaf = Leaf(name, "torch", dtype, whole, size, tensor, box)
         same.append(leaf)
         self.leaves.append(leaf)
-        return name
+        return reference(name, strides)
 
     def _plain(self, tensor: Any, path: str) -> Any:
         """The values of a tensor subclass as a tensor. StateError if it has none of its own, but other tensors inside.
@@ -245,11 +279,18 @@ def _are_alike(one: Any, other: Any) -> bool:
     )
 
 
-def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, str], Any]) -> Any:
+def reference(name: str, form: Form) -> Tree:
+    """The place of a tensor in a tree. `form`: see `unpack`."""
+    if form is None:
+        return {"$tensor": name}
+    return {"$tensor": name, **({COLUMNS: True} if form == COLUMNS else {STRIDES: list(form)})}
+
+
+def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, Form], Any]) -> Any:
     """The value of which `Walk.tree` made `tree`. StateError if `tree` has an unknown form.
 
-    `tensors`: by their names in the tree. `value_of` returns the value for a tensor; its second argument is SCALAR for
-    a NumPy scalar, COLUMNS for a container, and otherwise empty.
+    `tensors`: by their names in the tree. `value_of` returns the value for a tensor; its second argument is COLUMNS for
+    a container, the strides of a tensor or an array that is not stored as it lies in memory, and otherwise None.
     """
 
     def value(tree: Tree) -> Any:
@@ -257,13 +298,19 @@ def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, str], An
             return [value(v) for v in tree]
         if not isinstance(tree, dict):
             return tree
-        tag, body = next(iter(sorted(tree.items(), key=lambda item: item[0] in (SCALAR, COLUMNS, "$type"))), ("", None))
+        tag, body = next((item for item in tree.items() if item[0] not in (COLUMNS, STRIDES, "$type")), ("", None))
         if tag == "$dict" and isinstance(body, list):
             pairs = ((value(k), value(v)) for k, v in map(_pair, body))
             return mapping_of(str(tree.get("$type", "dict")), pairs)
         if tag == "$tuple" and isinstance(body, list):
             items = tuple(value(v) for v in body)
             return items if "$type" not in tree else importlib.import_module("torch").Size(items)
+        if tag == "$int" and isinstance(body, str):
+            return int(body, 16)
+        if tag == "$scalar" and isinstance(body, list):
+            dtype, data = map(str, body)
+            numpy = importlib.import_module("numpy")
+            return numpy.ndarray((), numpy.dtype(dtype), base64.b64decode(data))[()]
         if tag == "$float" and isinstance(body, str):
             return float(body)
         if tag == "$bytes" and isinstance(body, str):
@@ -271,7 +318,8 @@ def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, str], An
         if tag == "$dtype" and isinstance(body, str):
             return getattr(importlib.import_module("torch"), body)
         if tag == "$tensor" and isinstance(body, str) and body in tensors:
-            return value_of(tensors[body], next((form for form in (SCALAR, COLUMNS) if form in tree), ""))
+            strides: Any = tree.get(STRIDES)
+            return value_of(tensors[body], COLUMNS if COLUMNS in tree else strides and tuple(strides))
         raise StateError(
             f"the checkpoint contains a value of unknown kind {tag!r}; a newer holdfast-train has written it"
         )

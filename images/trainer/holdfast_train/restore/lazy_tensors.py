@@ -13,7 +13,8 @@ from holdfast_train.errors import MisconfiguredStorageError
 from holdfast_train.format import columns
 from holdfast_train.format.manifest import OF_FOLDER, Manifest
 from holdfast_train.format.sharding import Box, as_sharded, is_sharded, place
-from holdfast_train.format.tree import COLUMNS, SCALAR, Shard, TensorEntry, Tree, unpack
+from holdfast_train.format.strides import with_strides
+from holdfast_train.format.tree import COLUMNS, Form, Shard, TensorEntry, Tree, unpack
 from holdfast_train.restore.chunk_reader import NOTHING, Fill, Held, read
 from holdfast_train.storage.base import Storage
 
@@ -26,12 +27,11 @@ _Slices: TypeAlias = "tuple[slice, ...]"
 class Lazy:
     """A tensor, an array or a large byte string in a checkpoint.
 
-    `form`: SCALAR for a NumPy scalar, COLUMNS for a container in a byte string. `like`: a DTensor if only this rank's
-    part of it is wanted.
+    `form`: see `tree.unpack`. `like`: a DTensor if only this rank's part of it is wanted.
     """
 
     entry: TensorEntry
-    form: str = ""
+    form: Form = None
     like: Any = field(default=None, compare=False)
 
     @property
@@ -106,10 +106,7 @@ def _cut(value: Any, like: Any) -> Any:
 
 
 def materialise(storage: Storage, found: Manifest, value: Any, advance: Callable[[int], None] = lambda _: None) -> Any:
-    """`value` with tensors and arrays for its Lazies, each in its own memory. Errors: see `chunk_reader.read`.
-
-    Tied tensors are not tied any more: every place gets its own tensor.
-    """
+    """`value` with tensors and arrays for its Lazies. Tied tensors stay tied. Errors: see `chunk_reader.read`."""
     return with_tensors(value, read_tensors(storage, found, lazies(value), advance))
 
 
@@ -131,22 +128,27 @@ def read_tensors(
     return made
 
 
-def with_tensors(value: Any, made: Mapping[tuple[str, Box], Any]) -> Any:
-    """`value` with what was `made` for its Lazies. Every place gets its own tensor."""
-    used: set[tuple[str, Box]] = set()
+def with_tensors(value: Any, made: dict[tuple[str, Box], Any]) -> Any:
+    """`value` with what was `made` for its Lazies, which it takes out of `made`.
+
+    Places that had the same tensor or array get the same one.
+    """
+    known: dict[tuple[str, Box], Any] = {}
 
     def whole(lazy: Lazy) -> Any:
-        array = made[lazy.key]
-        if lazy.entry.kind == "bytes":
-            return columns.decode(array) if lazy.form == COLUMNS else bytes(array)
-        if lazy.key in used:
-            array = array.clone() if lazy.entry.kind == "torch" else array.copy()
-        used.add(lazy.key)
-        if lazy.form == SCALAR:
-            return array[()]
-        return array if lazy.like is None else as_sharded(array, lazy.like)
+        if (found := known.get(lazy.key)) is None:
+            found = known[lazy.key] = _whole(lazy, made.pop(lazy.key))
+        return found
 
     return _replaced(value, whole)
+
+
+def _whole(lazy: Lazy, array: Any) -> Any:
+    if lazy.entry.kind == "bytes":
+        return columns.decode(array) if lazy.form == COLUMNS else bytes(array)
+    if lazy.like is not None:
+        return as_sharded(array, lazy.like)
+    return with_strides(array, lazy.form) if isinstance(lazy.form, tuple) else array
 
 
 def _replaced(value: Any, by: Callable[[Lazy], Any]) -> Any:

@@ -146,6 +146,12 @@ def test_bits_of_floats_and_order_of_keys() -> None:
     assert form(there_and_back(value * 2000)) == form(value * 2000)
 
 
+def freed() -> torch.Tensor:
+    tensor = torch.ones(3)
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
 def few(kind: Callable[[Any], Any], count: int, value: Callable[[int], Any] = array) -> Any:
     return kind(value(number) for number in range(count))
 
@@ -170,6 +176,7 @@ BOUNDS = [
     ("tensors of 8 bits", few(list, 1000, lambda n: torch.zeros(2).to(torch.float8_e5m2)), False),
     ("a shape among them", [*few(list, 1000), torch.Size([1])], False),
     ("a type of torch among them", [*few(list, 1000), torch.float16], False),
+    ("tensors whose memory was freed", [*few(list, 1000, lambda n: torch.ones(2)), freed()], False),
     ("33 levels", [few(list, 1000), json.loads("[" * 32 + "]" * 32)], False),
 ]
 
@@ -188,7 +195,7 @@ def test_which_containers_become_columns(value: Any, expected: bool) -> None:
         (object(), "is a object; allowed"),
         (deque([1]), "is a deque; allowed"),
         (np.array([object()]), "is a NumPy array of Python objects"),
-        (np.ma.array([1.0], mask=[True]), "is a masked NumPy array"),
+        (np.ma.array([1.0], mask=[True]), "is a MaskedArray; allowed"),
         (np.zeros(2, "i4,i4"), "is a NumPy array of"),
         (torch.eye(2).to_sparse(), "is a torch.sparse_coo tensor"),
         (torch.ones(3, device="meta"), "is a tensor without values"),
@@ -217,13 +224,35 @@ def test_views_are_saved_by_their_values() -> None:
 
 def test_each_array_has_memory_of_its_own() -> None:
     """Breaks if one old item keeps a whole buffer in memory, or if a change of one changes another."""
-    same, tensor = array(1), torch.ones(2, requires_grad=True)
-    back = there_and_back([same, same, tensor, tensor] * 500)
-    assert all(found.base is None and found.flags.writeable for found in back[::4])
-    assert {found.untyped_storage().nbytes() for found in back[2::4]} == {8}
+    back = there_and_back([item for n in range(1000) for item in (array(n), torch.ones(2, requires_grad=True))])
+    assert all(found.base is None and found.flags.writeable for found in back[::2])
+    assert {found.untyped_storage().nbytes() for found in back[1::2]} == {8}
     back[0][:] = 7
-    back[2].add_(1)
-    assert (back[1].tolist(), back[3].tolist()) == ([1, 2, 3, 4], [1, 1])
+    back[1].add_(1)
+    assert (back[2].tolist(), back[3].tolist()) == ([1, 2, 3, 4], [1, 1])
+
+
+def test_an_item_in_several_places_is_one_item_again() -> None:
+    """Breaks if frames that four observations share take four times their memory after a resume."""
+    frames = [np.full(200, n, "u2") for n in range(1203)]
+    info: dict[str, Any] = {"lives": 3}
+    value = [{"obs": frames[n : n + 4], "next": frames[n + 1 : n + 5], "info": info} for n in range(1199)]
+    data = columns.encode(value)
+    assert data is not None
+    assert len(data) < 1.1 * 400 * 1203
+    back = columns.decode(data)
+    assert form(back) == form(value)
+    assert back[0]["obs"][1] is back[1]["obs"][0] is back[0]["next"][0]
+    assert len({id(row["info"]) for row in back}) == 1
+
+
+def test_small_tensors_and_arrays_lie_in_memory_as_they_did() -> None:
+    base = np.arange(12.0).reshape(3, 4)
+    values = [base.T, base, torch.from_numpy(base).t(), torch.from_numpy(base)[:, ::2], base[0, :0]] * 300
+    back = there_and_back([*values, torch.ones(3, 1).t()])
+    assert form(back) == form([*values, torch.ones(3, 1).t()])
+    assert (back[0].strides, back[1].strides) == (base.T.strides, base.strides)
+    assert (back[2].stride(), back[3].stride(), back[-1].stride()) == ((1, 4), (2, 1), (1, 1))
 
 
 def test_a_container_within_itself_is_not_followed() -> None:

@@ -38,14 +38,14 @@ def check(repeated_walk: RepeatedWalk, state: Any) -> Any:
 
 
 def state() -> dict[Any, Any]:
-    weight = torch.arange(6.0).reshape(2, 3)
+    weight, order = torch.arange(6.0).reshape(2, 3), np.arange(5)
     return {
         "model": OrderedDict(weight=weight, tied=weight, bias=torch.zeros(2, dtype=torch.bfloat16)),
         "optimizer": {
             "state": {number: {"step": torch.tensor(1.0), "mean": torch.ones(3) * number} for number in range(3)},
             "param_groups": [{"lr": 0.1, "betas": (0.9, 0.999), "params": [0, 1, 2], "foreach": None, "fused": False}],
         },
-        "data": {"order": np.arange(5), "scalar": np.float32(2.0), "text": "a", 3: -0.0, "seen": 1000},
+        "data": {"order": order, "same order": order, "scalar": np.float32(2.0), "text": "a", 3: -0.0, "seen": 1000},
         "blob": {"small": b"x" * 10, "large": b"y" * 5000, "dtype": torch.float16, "nan": float("nan")},
         "empty": [torch.zeros(0), [], {}, ()],
         "buffer": [(np.full(2, number),) for number in range(1000)],
@@ -66,7 +66,7 @@ VALUES: list[Callable[[Any], Any]] = [
     lambda s: replaced(s["optimizer"]["param_groups"][0], "params", [0, 2, 1]),
     lambda s: replaced(s["optimizer"]["param_groups"][0], "params", [0, True, 2]),
     lambda s: replaced(s["optimizer"]["param_groups"][0], "fused", 0),
-    lambda s: replaced(s["data"], "order", np.arange(5)[::-1]),
+    lambda s: s["data"].update(dict.fromkeys(("order", "same order"), np.arange(5) * 2)),
     lambda s: replaced(s["data"], "text", "b"),
     lambda s: replaced(s["data"], "seen", 1001),
     lambda s: s["data"].update({3: 0.0}),
@@ -126,6 +126,10 @@ OTHERWISE: list[Callable[[Any], Any]] = [
     lambda s: replaced(s["optimizer"], "state", {str(k): v for k, v in s["optimizer"]["state"].items()}),
     lambda s: replaced(s, "data", {3.0 if key == 3 else key: value for key, value in s["data"].items()}),
     lambda s: replaced(s["data"], "order", np.arange(6)),
+    lambda s: replaced(s["data"], "order", np.arange(5)),  # no longer the same array
+    lambda s: replaced(s["data"], "same order", np.arange(5)),
+    lambda s: s["empty"].__setitem__(2, s["data"]["order"]),
+    lambda s: replaced(s["optimizer"]["state"][1], "mean", torch.ones(2, 3).t()),
     lambda s: replaced(s["data"], "order", np.float32(1.0)),
     lambda s: replaced(s["blob"], "nan", 1.0),
     lambda s: replaced(s["blob"], "large", b"y"),

@@ -73,7 +73,8 @@ def by_library(prefix: Path, folder: Path, name: str, most: int) -> None:
             tensors = materialise(storage, found.manifest, group, lambda _: None)
             tensors |= {key: to_tensor(tensors[key]) for key in group if key in content.description.arrays}
             (folder / file).touch()
-            save_file(tensors, folder / file, dict(layout.metadata))
+            rows = {key: tensor.contiguous() for key, tensor in tensors.items()}
+            save_file(rows, folder / file, dict(layout.metadata))
         if layout.index is not None:
             (folder / layout.index[0]).write_text(layout.index[1])
 

@@ -1,0 +1,81 @@
+"""State of many kinds through `Run`: it comes back as it was, or the first save refuses it by name."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.support.trainer.runs import verdict
+from tests.support.trainer.stores import environment
+
+from holdfast_train import Run, Values
+
+
+def steps(uri: str | None, attempt: int, *, fused: bool, last: int) -> list[float]:
+    """The losses of a small convolution in the memory format channels_last, whose process ends after step `last`."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.Conv2d(3, 2, 1))
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=fused)
+    losses = []
+    with Run(model=model, optimizer=optimizer, environment=uri and environment(uri, attempt)) as run:  # type: ignore[arg-type]
+        for step in run.steps(6):
+            images = torch.randn(2, 2, 5, 5, generator=torch.Generator().manual_seed(step))
+            optimizer.zero_grad()
+            loss = model(images.to(memory_format=torch.channels_last)).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            if step == last:
+                raise KeyboardInterrupt
+            run.save()
+    return losses
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_model_in_channels_last_has_the_losses_of_an_uninterrupted_training(uri: str, fused: bool) -> None:
+    """Breaks if the state of the optimizer does not lie in memory as its parameters: a fused step mixes up values."""
+    whole = steps(None, 1, fused=fused, last=6)
+    with pytest.raises(KeyboardInterrupt):
+        steps(uri, 1, fused=fused, last=3)
+    assert steps(uri, 2, fused=fused, last=6) == whole[3:]
+
+
+def test_counts_by_numpy_numbers_and_shared_arrays_come_back(uri: str) -> None:
+    """Breaks if a program finds objects of the library in place of its keys, or two arrays in place of one."""
+    for attempt in (1, 2):
+        found = Values(counts={}, ends=None)
+        with Run(found=found, environment=environment(uri, attempt)) as run:
+            if attempt == 1:
+                array = np.arange(3.0)
+                found.counts, found.ends = {np.int64(7): 1, (np.str_("a"), 2): 3}, [array, {"first": array}]
+            for _ in run.steps(2):
+                run.report(loss=1.0)
+    assert found.counts == {7: 1, ("a", 2): 3}
+    assert [type(key) for key in found.counts] == [np.int64, tuple]
+    assert found.ends is not None
+    assert found.ends[0] is found.ends[1]["first"]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ((cycle := [{}])[0].update(up=cycle) or cycle, "is in 100 containers, one in another"),
+        (np.matrix([[1]]), "state/kept is a matrix; allowed"),
+        ({torch.ones(1): 1}, "state/kept has a key with a tensor"),
+    ],
+    ids=["cycle", "matrix", "key"],
+)
+def test_the_first_save_names_what_cannot_come_back(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: Any, words: str
+) -> None:
+    """Breaks if training goes on without a checkpoint, or fails at its first resume, hours later."""
+    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    with pytest.raises(SystemExit), Run(state=Values(kept=value), environment=where) as run:
+        for _ in run.steps(2):
+            run.report(loss=1.0)
+            run.save()
+    found = verdict(tmp_path)
+    assert (found["result"], found["step"]) == ("failed", 1)
+    assert words in found["message"]
