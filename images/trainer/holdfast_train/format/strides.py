@@ -5,8 +5,11 @@ A checkpoint has all values row by row. A tensor that comes back must lie in mem
 """
 
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
+
+from holdfast_train.errors import StateError
 
 Strides: TypeAlias = tuple[int, ...]  # in values, not in bytes
 _FEW: Final = 1 << 16  # shapes whose strides are remembered
@@ -40,7 +43,16 @@ def by_rows(shape: tuple[int, ...]) -> Strides:
 
 
 def with_strides(array: Any, strides: Strides) -> Any:
-    """A copy of `array`, a tensor or an array of NumPy, that lies in memory as `strides` say."""
+    """A copy of `array`, a tensor or an array of NumPy, that lies in memory as `strides` say.
+
+    StateError if they do not give each value a place of its own, with no gap: a damaged checkpoint must not ask for
+    more memory than its values need.
+    """
+    if not _is_dense(array.shape, strides):
+        raise StateError(
+            f"the checkpoint contains an array of shape {list(array.shape)} with the strides {list(strides)}: allowed "
+            "are those that give each value one place, with no gap"
+        )
     numpy: Any = sys.modules.get("numpy")
     if numpy is None or not isinstance(array, numpy.ndarray):
         torch: Any = sys.modules["torch"]
@@ -48,3 +60,12 @@ def with_strides(array: Any, strides: Strides) -> Any:
     made = numpy.ndarray(array.shape, array.dtype, strides=[stride * array.itemsize for stride in strides])
     made[...] = array
     return made
+
+
+def _is_dense(shape: Sequence[int], strides: Strides) -> bool:
+    step = 1
+    for stride, length in sorted(zip(strides, shape, strict=False)):
+        if length != 1 and stride != step:
+            return False
+        step *= length
+    return len(strides) == len(shape)
