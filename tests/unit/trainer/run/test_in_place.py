@@ -49,7 +49,7 @@ class Started:
     """The program, whose launcher is this process."""
 
     def __init__(self, folder: Path, what: str) -> None:
-        self.launcher = InPlace(str(folder), Starter())
+        self.launcher = InPlace(str(folder))
         inherited = {**os.environ, variables.IN_PLACE: str(folder)}
         self.variables = {**inherited, "HOLDFAST_ATTEMPT": "1", "GONE": "1"}
         self.running = Running.of(

@@ -30,7 +30,7 @@ from .left_ranks import LeftRanks
 from .member import Member, attempt_variables, read_member, why_refused
 from .member_call import TIMEOUT, MemberCall
 from .process_tree import adopt_orphans, collect, end_descendants
-from .program import MISCONFIGURED, Program, Starter, refusal
+from .program import MISCONFIGURED, KeptProcess, Program, Starter, refusal
 from .progress.relay import progress, same_in_each_attempt
 from .timings import USUAL, Timings
 from .verdict import End, classify
@@ -56,12 +56,12 @@ def run_attempts(command: Sequence[str], environment: dict[str, str], grace: flo
     cold = not settings.read(environment).warm_start
     with (
         keeper() as kept,
-        closing(Starter() if cold else Spare(command, HOOK)) as new_process,
-        in_place(environment, new_process) as starter,
+        closing(Starter() if cold else Spare(command, HOOK)) as starter,
+        in_place(environment) as process,
     ):
         if kept is not None:
             environment[variables.KEEPER] = kept.address
-        return _Attempts(command, environment, grace, member, kept, starter=starter).run()
+        return _Attempts(command, environment, grace, member, kept, starter=starter, process=process).run()
 
 
 class HeldPort:
@@ -110,11 +110,13 @@ class _Attempts:
         kept: Keeper | None,
         *,
         starter: Starter,
+        process: KeptProcess | None = None,
         timings: Timings = USUAL,
     ) -> None:
         self._kept = kept
         self._timings = timings
         self._starter = starter
+        self._process = process or KeptProcess()
         self._command = command
         self._environment = environment
         self._grace = grace
@@ -218,7 +220,7 @@ class _Attempts:
             verdict_folder(self._variables(order)) as folder,
             progress(self._variables(order, folder), folder) as (environment, listeners),
         ):
-            program = Program(self._command, environment, self._grace, self._starter, listeners)
+            program = Program(self._command, environment, self._grace, self._starter, listeners, kept=self._process)
             program.listen()
             if self._signal is not None:
                 return self._left(), False
@@ -233,7 +235,7 @@ class _Attempts:
                 end = program.run(
                     folder,
                     on_start=call.start,
-                    end_rest=lambda: stuck.extend(end_descendants(KILL_SECONDS, others(), but=self._starter.kept)),
+                    end_rest=lambda: stuck.extend(end_descendants(KILL_SECONDS, others(), but=self._process.kept)),
                 )
             call.stop()
         self._listen()

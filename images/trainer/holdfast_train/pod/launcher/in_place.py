@@ -15,71 +15,37 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from holdfast_protocol import settings, variables
 from holdfast_protocol.gates import RESTART_IN_PLACE
 
 from .process_tree import state_of
-from .program import Program, Running, Starter
+from .program import KeptProcess, Running
 from .timings import USUAL, Timings
 from .verdict_files import say, temporary_folder
 
 LOOK_SECONDS = 0.01  # between two looks whether it has
 
 
-class InPlace(Starter):
-    """Keeps the process of the program, if it comes back from its attempt. `new` starts the process of all others.
+class InPlace(KeptProcess):
+    """Keeps the process of the program, if it comes back from its attempt.
 
     All methods but `ask` must be called in the main thread, which collects the children of the launcher.
     """
 
-    def __init__(self, folder: str, new: Starter, *, timings: Timings = USUAL) -> None:
+    def __init__(self, folder: str, *, timings: Timings = USUAL) -> None:
         """OSError if nothing can be written into `folder`."""
         self._timings = timings
         self._folder = Path(folder)
-        self._new = new
         self._waiting: tuple[Running, float] | None = None  # a process, and when it was started
         (self._folder / f"launcher-{os.getpid()}").touch()
-
-    # What `new` does.
-
-    @property
-    def imports(self) -> tuple[str, ...]:
-        """As Starter."""
-        return self._new.imports
-
-    def prepare(self, imports: Sequence[str], environment: Mapping[str, str], over: threading.Event) -> None:
-        """As Starter."""
-        self._new.prepare(imports, environment, over)
-
-    def start(self, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """As Starter."""
-        return self._new.start(command, environment)
-
-    @property
-    def oom_kills(self) -> int:
-        """As Starter."""
-        return self._new.oom_kills
-
-    def processes(self) -> list[int]:
-        """As Starter."""
-        return self._new.processes()
-
-    def beside(
-        self, program: Program, environment: Mapping[str, str], folder: str | None
-    ) -> contextlib.AbstractContextManager[None]:
-        """As Starter."""
-        return self._new.beside(program, environment, folder)
 
     # While the program runs.
 
     def ask(self, pid: int, attempt: str) -> bool:
-        """As Starter."""
         try:
             pipe = os.open(self._folder / f"{pid}.call", os.O_WRONLY | os.O_NONBLOCK)
         except OSError:  # there is none, or no process reads it
@@ -92,7 +58,6 @@ class InPlace(Starter):
             os.close(pipe)
 
     def read_back(self, pid: int) -> int | None:
-        """As Starter."""
         path = self._folder / f"{pid}.back"
         try:
             code = int(path.read_text(encoding="utf-8"))
@@ -102,23 +67,19 @@ class InPlace(Starter):
         return code
 
     def keep(self, running: Running) -> None:
-        """As Starter."""
         found = state_of(running.child.pid)
         self._waiting = None if found is None else (running, found.started_at)
 
     def let_end(self, pid: int) -> None:
-        """As Starter."""
         self._let_go_on(pid, {"do": "end"})
 
     # Between two attempts.
 
     @property
     def kept(self) -> int:
-        """As Starter."""
         return 0 if self._waiting is None else self._waiting[0].child.pid
 
     def go_on(self, environment: Mapping[str, str]) -> Running | None:
-        """As Starter."""
         if self._waiting is None:
             return None
         running, started_at = self._waiting
@@ -178,18 +139,18 @@ class InPlace(Starter):
 
 
 @contextlib.contextmanager
-def in_place(environment: dict[str, str], new: Starter) -> Iterator[Starter]:
-    """An InPlace for programs with one process on each node, if its gate is on; otherwise `new`.
+def in_place(environment: dict[str, str]) -> Iterator[KeptProcess]:
+    """An InPlace for programs with one process on each node, if its gate is on; otherwise no process is kept.
 
     `environment` gets its variable.
     """
     with contextlib.ExitStack() as stack:
-        starter = new
+        kept = KeptProcess()
         may = settings.read(environment).is_on(RESTART_IN_PLACE) and variables.is_one_process(environment)
         if may and (folder := stack.enter_context(temporary_folder())):
             try:
-                starter = stack.enter_context(contextlib.closing(InPlace(folder, new)))
+                kept = stack.enter_context(contextlib.closing(InPlace(folder)))
                 environment[variables.IN_PLACE] = folder
             except OSError as error:
                 say(f"no program goes on in its process: {error}")
-        yield starter
+        yield kept

@@ -54,7 +54,7 @@ class Running(NamedTuple):
 class Starter:
     """Starts the processes of programs: this one starts a new process each time, and keeps none.
 
-    `warm.Spare` has a process that waits beside the program. `restart.InPlace` keeps the process of the program.
+    `warm.Spare` has a process that waits beside the program.
     """
 
     @property
@@ -90,7 +90,12 @@ class Starter:
     def close(self) -> None:
         """End what belongs to no program."""
 
-    # A process that comes back from an attempt, and goes on in the next one.
+
+class KeptProcess:
+    """A process that comes back from an attempt, and goes on in the next one: here none does.
+
+    `in_place.InPlace` keeps the process of the program.
+    """
 
     @property
     def kept(self) -> int:
@@ -131,10 +136,13 @@ class Program:
         grace: float = 30.0,
         starter: Starter | None = None,
         listeners: tuple[OnData | None, OnData | None] = (None, None),
+        *,
+        kept: KeptProcess | None = None,
     ) -> None:
         """`listeners` get what the program prints to its standard output, and to its standard error."""
         self._command = list(command)
         self._starter, self._listeners = starter or Starter(), listeners
+        self._kept = kept or KeptProcess()
         self._grace = grace
         self._environment = environment
         self._running = Forwarding(self._starter.processes, shutdown_timeout(grace))
@@ -201,7 +209,7 @@ class Program:
         self.listen()
         killed = killed_processes() - self._starter.oom_kills
         try:
-            running = self._starter.go_on(self._environment)
+            running = self._kept.go_on(self._environment)
             if running is None:
                 running = Running.of(self._starter.start(self._command, self._environment), self._environment)
         except OSError as error:
@@ -217,7 +225,7 @@ class Program:
         with self._watch(verdict_folder):
             code = self._wait(child.pid)
         if self._is_back:
-            self._starter.keep(running)
+            self._kept.keep(running)
         else:
             child.returncode = code  # Popen must not wait for a reaped process
         self._wait_for_orphans(verdict_folder)
@@ -277,7 +285,7 @@ class Program:
         self._deadline = min(self._deadline, time.monotonic() + NOW_SECONDS)
         attempt = self._environment.get(variables.ATTEMPT, "")
         with self._ending:
-            is_asked = not self._has_ended.is_set() and self._starter.ask(self._pid, attempt)
+            is_asked = not self._has_ended.is_set() and self._kept.ask(self._pid, attempt)
             if is_asked:
                 self._regrouped_at = time.time()
         if is_asked:
@@ -344,14 +352,14 @@ class Program:
             with self._ending:
                 ended, status = os.waitpid(-1, os.WUNTRACED)
                 if os.WIFSTOPPED(status):
-                    code = self._starter.read_back(ended) if ended == child else None
+                    code = self._kept.read_back(ended) if ended == child else None
                     if code is not None and self.signalled_at is None:
                         self._has_ended.set()
                         self._is_back = True
                         self._running.forget(child)
                         return code if self._regrouped_at is None else -signal.SIGKILL
                     if code is not None:
-                        self._starter.let_end(child)
+                        self._kept.let_end(child)
                     ended = 0
                     continue
                 if ended == child:

@@ -3,9 +3,8 @@
 import json
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ path.with_suffix(".on").touch()
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Iterator[InPlace]:
-    found = InPlace(str(tmp_path), Starter())
+    found = InPlace(str(tmp_path))
     yield found
     found.close()
 
@@ -72,7 +71,7 @@ def test_a_process_goes_on_with_the_environment_of_the_next_attempt(tmp_path: Pa
 
 # Breaks if a process that hangs keeps the next attempt from its start.
 def test_a_process_that_does_not_go_on_is_killed(tmp_path: Path) -> None:
-    programs = InPlace(str(tmp_path), Starter(), timings=Timings(in_place_answer=0.1))
+    programs = InPlace(str(tmp_path), timings=Timings(in_place_answer=0.1))
     running = start(tmp_path, "deaf")
     programs.keep(running)
     assert programs.go_on({}) is None
@@ -107,7 +106,7 @@ def test_a_process_of_the_same_number_is_not_touched(tmp_path: Path, programs: I
 
 def test_a_process_that_waits_ends_with_its_launcher(tmp_path: Path) -> None:
     environment = pod_variables({"TMPDIR": str(tmp_path)}, gates=GATE)
-    with in_place(environment, Starter()) as programs:
+    with in_place(environment) as programs:
         running = start(Path(environment[variables.IN_PLACE]))
         programs.keep(running)
     assert state_of(running.child.pid) is None
@@ -137,7 +136,7 @@ def test_only_a_program_that_listens_is_asked(tmp_path: Path, programs: InPlace)
 # Breaks if a rank of torchrun stops itself: torchrun would wait for it for ever.
 def test_programs_with_several_processes_get_no_folder() -> None:
     environment = pod_variables({"PET_NPROC_PER_NODE": "8"}, gates=GATE)
-    with in_place(environment, Starter()) as programs:
+    with in_place(environment) as programs:
         assert variables.IN_PLACE not in environment
         assert not programs.ask(os.getpid(), "1")
 
@@ -145,7 +144,7 @@ def test_programs_with_several_processes_get_no_folder() -> None:
 # Breaks if a program stays in its process although no administrator has turned that on.
 def test_without_its_gate_a_program_gets_no_folder() -> None:
     environment: dict[str, str] = {}
-    with in_place(environment, Starter()):
+    with in_place(environment):
         assert variables.IN_PLACE not in environment
 
 
@@ -159,19 +158,3 @@ def test_lines_before_the_stop_do_not_count_again(tmp_path: Path, programs: InPl
     wait_for(lambda: running.out.lines, 20, "a line of the second attempt")
     assert end(running) == 0
     assert "of the first" not in running.out.finish(20)
-
-
-# Breaks if a process that waits beside the program is ended with the program, or is not used by the next one.
-def test_another_process_that_waits_is_that_of_the_other_starter() -> None:
-    class Other(Starter):
-        oom_kills = 3
-
-        def processes(self) -> list[int]:
-            return [7]
-
-        def start(self, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-            return super().start(["echo", "in the other"], environment)
-
-    with in_place({}, Other()) as programs:
-        assert (programs.processes(), programs.oom_kills, programs.kept) == ([7], 3, 0)
-        assert programs.start(["false"], {}).communicate(timeout=20) == (b"in the other\n", b"")
