@@ -2,5 +2,4 @@
 
 Belongs here: fields, their descriptions and validation, names, the operator's rights, the base of all errors.
 Does not belong here: decisions (core), I/O of any kind: this package is pure.
-Layers: the lowest package; every other package imports it.
 """

@@ -2,5 +2,4 @@
 
 Belongs here: requests, watches, the loop over jobs, what runs beside it, health, settings, logs.
 Does not belong here: decisions (core), HTTP for pods (serve).
-Layers: imports serve, core and api. Inside: operator > loop > housekeeping > endpoint > informer > apiserver.
 """

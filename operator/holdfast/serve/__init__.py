@@ -2,5 +2,4 @@
 
 Belongs here: HTTP requests and answers, authentication, certificates, reports in memory, metrics.
 Does not belong here: requests to the API server (runtime), decisions (core).
-Layers: imports core and api; runtime imports it.
 """

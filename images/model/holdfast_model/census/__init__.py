@@ -2,7 +2,6 @@
 
 Belongs here: reading the names and labels of a folder, a manifest or files of Parquet, and what they add up to.
 Does not belong here: the contents of samples (evaluation reads them for a model); samplers of a training (data).
-Layers: near the bottom; the standard library, and pyarrow for Parquet alone.
 """
 
 from holdfast_model.census.errors import DataSetError

@@ -5,5 +5,4 @@ up, and the peak is told by what it consists of.
 
 Belongs here: the tensors without memory, the steps that are run with them, and what is said about the result.
 Does not belong here: what is measured while a job trains (accelerator_memory, progress).
-Layers: below commands; above package, whose problems say what goes into a model.
 """

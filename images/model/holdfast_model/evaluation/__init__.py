@@ -2,5 +2,4 @@
 
 Belongs here: data as inputs of a package's model, scores of what it answers, and the report of it.
 Does not belong here: opening and running a model (package); counts of a data set (census); HTML (pages).
-Layers: above package; below commands.
 """

@@ -7,7 +7,6 @@ variant.
 
 Belongs here: problems, variants, their tests, and the loader for programs that use a package.
 Does not belong here: checkpoints and their export (holdfast_train.exchange).
-Layers: below commands and evaluation; above census and pages.
 """
 
 from holdfast_model.package.errors import InputError, PackageError, ProblemError, WorkerError

@@ -2,5 +2,4 @@
 
 Belongs here: records and their rules, the fence, retention, quarantine, orphans, Checkpoints.
 Does not belong here: how state gets into the storage (save) or back into objects (restore).
-Layers: imports format and storage.
 """

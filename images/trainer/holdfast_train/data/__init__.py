@@ -2,5 +2,4 @@
 
 Belongs here: samplers, permutations, generators, single values of a training loop.
 Does not belong here: storage, checkpoints, processes.
-Layers: imports nothing of holdfast_train but the errors and ranks.
 """

@@ -2,5 +2,4 @@
 
 Belongs here: programs that people read, and start with `python -m`.
 Does not belong here: code that the library imports.
-Layers: the top; these programs use the public names of holdfast_train, as a user does.
 """

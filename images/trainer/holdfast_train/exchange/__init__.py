@@ -5,5 +5,4 @@ a tree as in manifests: an import of the file restores every number, key and tup
 
 Belongs here: the command holdfast-train and the other formats.
 Does not belong here: the format of Holdfast's own checkpoints (format), restoring a run (restore).
-Layers: the top, beside the examples.
 """

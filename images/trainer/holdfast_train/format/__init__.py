@@ -2,5 +2,4 @@
 
 Belongs here: encoding and decoding, shards of tensors, facts about a program, what is equal on all ranks.
 Does not belong here: reading or writing a storage, the commit log, processes.
-Layers: imports storage (for checksums) and modules at the root.
 """

@@ -2,5 +2,4 @@
 
 Belongs here: candidates, chunk reading with checks, lazy tensors, load and load_weights.
 Does not belong here: writing checkpoints (save), waiting at the fence (run).
-Layers: imports commitlog, format and storage; never save.
 """

@@ -2,5 +2,4 @@
 
 Belongs here: the life of one training process, its notices, and its ways to end.
 Does not belong here: how a save or a restore works.
-Layers: imports everything below; only exchange and the examples stand above it.
 """

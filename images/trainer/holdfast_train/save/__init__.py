@@ -2,5 +2,4 @@
 
 Belongs here: what the trainer and the writer process do for a save, and the schedule of saves.
 Does not belong here: reading checkpoints (restore), the end of a run (run).
-Layers: imports commitlog, format and storage; never restore.
 """

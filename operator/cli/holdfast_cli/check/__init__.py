@@ -2,5 +2,4 @@
 
 Belongs here: findings about manifests, nodes and the objects that a job names.
 Does not belong here: validation rules (api).
-Layers: imports jobs, terminal and cluster.
 """

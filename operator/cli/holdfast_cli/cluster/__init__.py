@@ -2,5 +2,4 @@
 
 Belongs here: kubeconfig, requests, their errors as CliError.
 Does not belong here: what is shown.
-Layers: imports errors, and of the operator runtime and api.
 """

@@ -2,5 +2,4 @@
 
 Belongs here: what shows or asks something of one TrainingJob or of all.
 Does not belong here: why, check and checkpoints, which have rooms of their own.
-Layers: imports terminal and cluster.
 """

@@ -2,5 +2,4 @@
 
 Belongs here: the manifest of that job, waiting for it, and reading the package from the storage.
 Does not belong here: how a package is made and tested (holdfast_model.package), for which torch is needed.
-Layers: above checkpoints, whose choice of a checkpoint it uses.
 """

@@ -2,8 +2,6 @@
 
 Belongs here: templates, charts, tables and pictures as HTML and SVG, and the files that a page needs.
 Does not belong here: anything that reads a cluster or a storage, or that listens.
-Layers: imports jobs, why, evidence and checkpoints for their words and figures: a page and a terminal say the same;
-holdfast_model.pages for templates, the frame, the first rules of style, and the pieces that its reports have too.
 
 Rules that every page keeps:
 - HTML is in templates: `jobs_page.html` beside jobs_page.py, which gives plain values. No Python file has a tag.

@@ -2,5 +2,4 @@
 
 Belongs here: what the user, the manifests and a cluster know of a job, and the words, tables and pages of the result.
 Does not belong here: the simulation, which is in holdfast_cli.simulate.plan, and anything that changes a cluster.
-Layers: imports check (for its manifests), pages, cluster, terminal, simulate, core and api.
 """

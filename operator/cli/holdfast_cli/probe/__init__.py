@@ -2,5 +2,4 @@
 
 Belongs here: the jobs that measure, how they are run and removed, and the table, the answer and the patch that result.
 Does not belong here: the simulation of a whole training, which is `holdfast plan`.
-Layers: imports check (for its manifests), storage, cluster, terminal, core and api.
 """

@@ -2,5 +2,4 @@
 
 Belongs here: reading a job and its storage for a page, and writing the file.
 Does not belong here: how a page looks (pages).
-Layers: imports pages, and what reads: evidence, checkpoints, why, cluster.
 """

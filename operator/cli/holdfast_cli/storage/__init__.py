@@ -2,5 +2,4 @@
 
 Belongs here: finding and opening a storage, its errors as CliError.
 Does not belong here: what is in the storage, and how that is shown.
-Layers: imports cluster and terminal.
 """

@@ -2,5 +2,4 @@
 
 Belongs here: how something is written on a terminal or read from it.
 Does not belong here: anything that talks to a cluster or a storage.
-Layers: imports errors, and api of the operator, alone.
 """

@@ -2,5 +2,4 @@
 
 Belongs here: the server and what protects it, the lists that stay current, the stream of changes, the actions.
 Does not belong here: how a page looks (pages), how a request to a job is made (jobs.asked).
-Layers: imports all rooms below it. Nothing imports it.
 """

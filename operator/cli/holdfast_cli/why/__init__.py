@@ -2,5 +2,4 @@
 
 Belongs here: asking core for its reasons, and showing them as a screen or as JSON.
 Does not belong here: the policies (core.capacity).
-Layers: imports jobs, terminal and cluster.
 """

@@ -2,5 +2,4 @@
 
 Belongs here: guards and deeds of the rows of TABLE.
 Does not belong here: the attempt that comes up beside it (successor), the order of rows (table).
-Layers: imports books, draft, capacity and observe.
 """

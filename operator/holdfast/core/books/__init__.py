@@ -2,5 +2,4 @@
 
 Belongs here: sums over ended attempts, money, node time, recovery time.
 Does not belong here: forecasts (status) and choices of a tier (capacity).
-Layers: imports capacity and observe.
 """

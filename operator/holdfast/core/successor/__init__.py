@@ -2,5 +2,4 @@
 
 Belongs here: guards and deeds of SUCCESSOR_TABLE, and of the rows of TABLE that raise a successor.
 Does not belong here: what an attempt does on its own (attempt).
-Layers: imports attempt and everything below it.
 """

@@ -2,5 +2,4 @@
 
 Belongs here: requests, leader election, the gate that refuses writes without the lease.
 Does not belong here: the content of writes. Only client.py imports the Kubernetes client.
-Layers: the lowest room of runtime.
 """

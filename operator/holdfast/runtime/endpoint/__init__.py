@@ -2,5 +2,4 @@
 
 Belongs here: the bridge between serve and the API server.
 Does not belong here: HTTP itself (serve).
-Layers: imports informer and apiserver.
 """

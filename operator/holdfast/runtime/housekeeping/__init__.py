@@ -2,5 +2,4 @@
 
 Belongs here: writes that concern no decision about a job.
 Does not belong here: the loop itself.
-Layers: imports pod_writer, informer and apiserver.
 """

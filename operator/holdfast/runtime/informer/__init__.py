@@ -2,5 +2,4 @@
 
 Belongs here: what keeps the cache up to date and puts keys into the queue.
 Does not belong here: decisions and writes. Only watch.py imports kopf.
-Layers: imports apiserver.
 """

@@ -2,5 +2,4 @@
 
 Belongs here: reconcile, execute, writes of pods and events.
 Does not belong here: choices (core decides), work that is not about one job (housekeeping).
-Layers: imports housekeeping, endpoint, informer and apiserver.
 """

@@ -2,7 +2,6 @@
 
 Belongs here: which names and addresses it has, and how it is made and removed with iproute2.
 Does not belong here: cutting nodes off and starting processes in them (the agent).
-Layers: below bringup; imports the agent's config, and errors.
 
     the machine  ── HF… ──┐
                           ├── bridge, in a namespace of its own

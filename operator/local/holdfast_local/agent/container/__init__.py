@@ -2,5 +2,4 @@
 
 Belongs here: what a kubelet and a container runtime do for one container.
 Does not belong here: the life of the whole pod (agent.pod), the node (agent.node).
-Layers: the lower room of the agent; imports its addresses, api, config, errors and status.
 """
