@@ -1,11 +1,5 @@
 """The base of every error that Holdfast raises on purpose, and the errors of the API.
 
-    HoldfastError
-    ├── ScalarError    a duration, amount, quantity or time has a wrong form (also a ValueError)
-    ├── RuleError      fields contradict each other (also a ValueError)
-    ├── SpecError      a field of an object is not valid; names the field
-    └── SchemaError    a model does not fit a structural schema: a mistake in Holdfast itself
-
 Every other room has its errors in its own errors.py, or beside the only code that raises them.
 """
 

@@ -1,9 +1,4 @@
-"""Errors of data sets.
-
-HoldfastTrainError
-+-- DataSetError
-    +-- DataSetNotFoundError
-"""
+"""Errors of data sets."""
 
 from holdfast_train.errors import CommandCode, HoldfastTrainError
 

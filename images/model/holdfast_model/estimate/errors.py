@@ -1,9 +1,4 @@
-"""Errors of estimates.
-
-HoldfastTrainError
-+-- EstimateError
-    +-- NotKnownError
-"""
+"""Errors of estimates."""
 
 from holdfast_train.errors import HoldfastTrainError
 

@@ -1,11 +1,4 @@
-"""Errors of packages.
-
-HoldfastTrainError
-+-- PackageError
-    +-- ProblemError
-    +-- InputError
-    +-- WorkerError
-"""
+"""Errors of packages."""
 
 from holdfast_train.errors import HoldfastTrainError
 
