@@ -1,8 +1,7 @@
 """The figures of a program: what it measures of itself and reports. One table: a field of `Figures` is a figure.
 
 Everything that handles figures one by one reads this table: the body of a report, what a report changes, the fields of
-`status.progress` (`make crds` writes them), the metrics, their page, the panels of the dashboard of a job, and what
-`holdfast watch` says of them.
+`status.progress` (`make crds` writes them), the metrics and their page.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from .document import DocumentError, camel_case
 
@@ -24,24 +23,6 @@ NUMBER, LOSS, SHARE, BYTES = "Number", "Loss", "Share", "Bytes"  # kinds of figu
 
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,4})?")
 _NOT_FINITE: Final = {"nan": "nan", "inf": "inf", "+inf": "inf", "-inf": "-inf", "infinity": "inf", "-infinity": "-inf"}
-
-
-class Line(NamedTuple):
-    """What `holdfast watch` and `describe` say. `words`: `{}` is the value. `advice`: from the value `much` on."""
-
-    label: str
-    words: str
-    advice: str = ""
-    much: float = math.inf
-
-
-class Panel(NamedTuple):
-    """A panel of the dashboard of a job. `unit`: in Grafana's words. `absent`: what it says without a value."""
-
-    title: str
-    text: str
-    unit: str
-    absent: str
 
 
 @dataclass(frozen=True)
@@ -59,8 +40,6 @@ class Row:
     is_pace: bool
     metric: str
     text: str
-    panel: Panel | None = None
-    line: Line | None = None
 
     @property
     def wire_name(self) -> str:
@@ -68,8 +47,8 @@ class Row:
         return camel_case(self.name)
 
 
-def _figure(kind: str, metric: str, text: str, *, is_pace: bool = False, **shown: Any) -> Any:
-    return field(default=None, metadata={"kind": kind, "is_pace": is_pace, "metric": metric, "text": text, **shown})
+def _figure(kind: str, metric: str, text: str, *, is_pace: bool = False) -> Any:
+    return field(default=None, metadata={"kind": kind, "is_pace": is_pace, "metric": metric, "text": text})
 
 
 @dataclass(frozen=True)
@@ -77,37 +56,25 @@ class Figures:
     """The figures of one report. None: not known."""
 
     loss: str | None = _figure(
-        LOSS, "training_loss", "Newest training loss that the program reported; NaN or Inf if it is not finite",
-        panel=Panel("Training loss over time", "Loss that the program reports. A gap: it is not a finite number.",
-                    "none", "no loss was reported"),
-    )  # fmt: skip
+        LOSS, "training_loss", "Newest training loss that the program reported; NaN or Inf if it is not finite"
+    )
     samples_per_second: str | None = _figure(
-        NUMBER, "samples_per_second", "Samples a second that the program reported", is_pace=True,
-        panel=Panel("Samples a second", "Samples that the program reports.", "none", "no samples were reported"),
-    )  # fmt: skip
+        NUMBER, "samples_per_second", "Samples a second that the program reported", is_pace=True
+    )
     seconds_per_step: str | None = _figure(
         NUMBER, "step_seconds", "Seconds per step at the current pace, while the job trains", is_pace=True
     )
     data_wait: str | None = _figure(
         SHARE, "data_wait_ratio", "Share of a step's time that the program waits for data, 0 to 1; of rank 0",
         is_pace=True,
-        panel=Panel("Waiting for data", "Share of a step's time that the program waits for data. High: more loader "
-                    "workers, or more cpu.", "percentunit", "not told by the program"),
-        line=Line("data", "waits {} of each step for data", ": more loader workers, or more cpu", 0.2),
     )  # fmt: skip
     peak_memory: int | None = _figure(
         BYTES, "peak_memory_bytes", "Most memory of an accelerator that the program's tensors had at one time, "
         "without caches; of the rank that had most",
-        panel=Panel("Peak memory of an accelerator", "Most memory that the tensors of the program had at one time, on "
-                    "the accelerator that had most.", "bytes", "no accelerator"),
-        line=Line("memory", "{} of an accelerator"),
     )  # fmt: skip
-
     save_cost: str | None = _figure(
-        NUMBER, "save_cost_seconds", "Seconds of training that a save costs; the median of the newest ones",
-        panel=Panel("Training time that a save costs", "Seconds for which training waits because of a save; the median "
-                    "of the newest ones.", "s", "no save was measured"),
-    )  # fmt: skip
+        NUMBER, "save_cost_seconds", "Seconds of training that a save costs; the median of the newest ones"
+    )
 
     def after(self, before: Figures) -> Figures:
         """These figures, and those of `before` that they do not replace or clear."""
@@ -128,7 +95,6 @@ class Figures:
 
 UNKNOWN: Final = Figures()
 ROWS: Final = tuple(Row(one.name, **one.metadata) for one in fields(Figures))
-DATA_WAIT: Final = next(row for row in ROWS if row.name == "data_wait")
 
 
 def decode(body: Any, place: str = "figures") -> Figures:

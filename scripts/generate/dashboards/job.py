@@ -72,11 +72,24 @@ def one(metric: str, legend: str = JOB) -> Query:
 
 
 AXIS = {SHARE: OF_SHARE, BYTES: {"min": 0}}  # of a figure, by its kind
+# By the name of a figure: title, description, unit, and what the panel says without a value.
+FIGURES = {
+    "loss": ("Training loss over time", "Loss that the program reports. A gap: it is not a finite number.", "none",
+             "no loss was reported"),
+    "samples_per_second": ("Samples a second", "Samples that the program reports.", "none", "no samples were reported"),
+    "data_wait": ("Waiting for data", "Share of a step's time that the program waits for data. High: more loader "
+                  "workers, or more cpu.", "percentunit", "not told by the program"),
+    "peak_memory": ("Peak memory of an accelerator", "Most memory that the tensors of the program had at one time, on "
+                    "the accelerator that had most.", "bytes", "no accelerator"),
+    "save_cost": ("Training time that a save costs", "Seconds for which training waits because of a save; the median "
+                  "of the newest ones.", "s", "no save was measured"),
+}  # fmt: skip
 
 
 def of_figures() -> list[Panel]:
     """A curve for each figure of the program that has a panel, two in a line; the last one fills its line."""
-    shown = [(row, row.panel) for row in ROWS if row.panel is not None]
+    rows = {row.name: row for row in ROWS}
+    shown = [(rows[name], panel) for name, panel in FIGURES.items()]
     made = [curves(*panel, one(f"holdfast_job_{row.metric}"), **AXIS.get(row.kind, {})) for row, panel in shown]
     return made if len(made) % 2 == 0 else [*made[:-1], replace(made[-1], width=WIDTH)]
 

@@ -7,11 +7,10 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from holdfast_cli.jobs.feed import in_words, is_much
+from holdfast_cli.jobs.feed import DATA_WAIT, in_words, is_much
 from holdfast_cli.probe.measure import Outcome, Pace, Result, Scaling
 from holdfast_cli.terminal import formats
 from holdfast_cli.terminal.fitted_table import Column, Fitting
-from holdfast_protocol.figures import DATA_WAIT
 from holdfast_train.exchange.progress_bar import format_size
 
 COLUMNS: Final = (
