@@ -42,8 +42,16 @@ class Cluster:
     """A cluster that is up (or was, and crashed)."""
 
     def __init__(self, state: ClusterState) -> None:
-        self._state = state
-        self._layout = Layout(state.config.root)
+        self._state, self._layout = state, Layout(state.config.root)
+        self.config = state.config  # what it was started with
+        self.root = self._layout.root  # the folder of all its files
+        self.server = state.server  # the URL of the API server
+        self.ports = dict(state.ports)  # the port of each part, by name
+        self.address = state.address  # of this machine, for pods and itself: for servers that pods use
+        self.ca_cert = self._layout.pki / "ca.crt"  # the CA of every certificate in the cluster
+        self.admin_kubeconfig = self._layout.admin_kubeconfig  # may do everything
+        self.audit_log = self._layout.audit_log if state.config.audit else None  # one JSON line an API request
+        self.bin = self._layout.bin  # a folder for PATH with kubectl in it
 
     @classmethod
     def load(cls, root: Path) -> "Cluster":
@@ -54,46 +62,6 @@ class Cluster:
             LocalError: its state cannot be read.
         """
         return cls(ClusterState.load(root))
-
-    @property
-    def config(self) -> ClusterConfig:
-        """What it was started with."""
-        return self._state.config
-
-    @property
-    def root(self) -> Path:
-        """The folder of all its files."""
-        return self._layout.root
-
-    @property
-    def server(self) -> str:
-        """The API server's URL."""
-        return self._state.server
-
-    @property
-    def ports(self) -> dict[str, int]:
-        """The port of each part, by name."""
-        return dict(self._state.ports)
-
-    @property
-    def address(self) -> str:
-        """The address of this machine that pods and this machine itself can reach: for servers that pods use."""
-        return self._state.address
-
-    @property
-    def ca_cert(self) -> Path:
-        """The CA of every certificate in the cluster."""
-        return self._layout.pki / "ca.crt"
-
-    @property
-    def admin_kubeconfig(self) -> Path:
-        """A kubeconfig that may do everything."""
-        return self._layout.admin_kubeconfig
-
-    @property
-    def audit_log(self) -> Path | None:
-        """One JSON line an API request; None if the cluster was started without."""
-        return self._layout.audit_log if self.config.audit else None
 
     @property
     def tools(self) -> dict[str, Path]:
@@ -151,11 +119,6 @@ class Cluster:
                 "AWS_REGION": self.s3.region,
             }
         return variables
-
-    @property
-    def bin(self) -> Path:
-        """A folder for PATH with kubectl in it."""
-        return self._layout.bin
 
     def reclaim(
         self, node: str, notice: timedelta = timedelta(seconds=30), *, kill_after: timedelta | None = None
