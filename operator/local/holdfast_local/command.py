@@ -4,7 +4,7 @@ import shlex
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from pydantic import ValidationError
@@ -34,13 +34,6 @@ app = typer.Typer(
 )
 
 
-class NetworkKind(StrEnum):
-    """The networks that a local cluster may have."""
-
-    SHARED = "shared"
-    ISOLATED = "isolated"
-
-
 class Extra(StrEnum):
     """Parts that a local cluster has on request."""
 
@@ -58,7 +51,7 @@ Root = Annotated[
 
 
 Network = Annotated[
-    NetworkKind,
+    Literal["shared", "isolated"],
     typer.Option(
         help="shared: pods use the network of this machine. isolated: each node has its own network and can be cut "
         "off (`holdfast local partition`); needs root and the program ip."
@@ -134,7 +127,7 @@ def up_command(
     node_grace: Annotated[str, typer.Option(help="Silence that makes a node NotReady.", metavar="DURATION")] = "6s",
     lease: Annotated[str, typer.Option(help="How often a node renews its Lease.", metavar="DURATION")] = "2s",
     api_port: Annotated[int | None, typer.Option(help="Port of the API server.", show_default="any free one")] = None,
-    network: Network = NetworkKind.SHARED,
+    network: Network = "shared",
     extras: Extras = None,
     scrape: Scrape = None,
 ) -> None:
@@ -165,7 +158,7 @@ def up_command(
                 lease=duration("--lease", lease).total_seconds(),
             ),
             ports={"kube-apiserver": api_port} if api_port else {},
-            network=network.value,
+            network=network,
             prometheus=with_prometheus,
             scrape=tuple(scrape or DEFAULT_TARGETS),
         )

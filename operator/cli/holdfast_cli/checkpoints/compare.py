@@ -50,30 +50,24 @@ def kind(tensor: TensorEntry) -> str:
 
 def _facts(first: Manifest, second: Manifest) -> Iterator[Changed]:
     """Facts that differ. Step, attempt and metrics always differ and are left out."""
-    yield from _differing("versions", first.versions, second.versions)
-    yield from _differing("program", first.program, second.program)
+    yield from _differing(first.versions, second.versions, "versions.")
+    yield from _differing(first.program, second.program, "program.")
     if len(first.ranks) != len(second.ranks):
         yield Changed("ranks", str(len(first.ranks)), str(len(second.ranks)))
     if first.job_uid != second.job_uid:
         yield Changed("job UID", first.job_uid, second.job_uid)
 
 
-def _differing(what: str, first: Mapping[str, str], second: Mapping[str, str]) -> Iterator[Changed]:
-    for name in sorted(first.keys() | second.keys()):
-        if first.get(name) != second.get(name):
-            yield Changed(f"{what}.{name}", first.get(name), second.get(name))
+def _differing(before: Mapping[str, str], after: Mapping[str, str], prefix: str = "") -> Iterator[Changed]:
+    for name in (*before, *(name for name in after if name not in before)):
+        if before.get(name) != after.get(name):
+            yield Changed(prefix + name, before.get(name), after.get(name))
 
 
 def plain_values(first: Manifest, second: Manifest) -> list[Changed]:
     """Plain values that differ, by name: a learning rate, a count, a seed."""
     before, after = (dict(_leaves(found)) for found in (first, second))
-    return list(_differing_values(before, after))
-
-
-def _differing_values(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Changed]:
-    for name in (*before, *(name for name in after if name not in before)):
-        if before.get(name) != after.get(name):
-            yield Changed(name, before.get(name), after.get(name))
+    return list(_differing(before, after))
 
 
 def _leaves(found: Manifest) -> Iterator[tuple[str, str]]:

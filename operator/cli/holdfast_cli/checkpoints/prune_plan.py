@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from holdfast_cli.checkpoints.survey import Objects, Prefix, missing, names
+from holdfast_cli.checkpoints.survey import Objects, Prefix, missing
 from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog import retention, rules
 from holdfast_train.commitlog.records import Commit, Fence, LogState
@@ -136,5 +136,5 @@ def broken_commits(prefix: Prefix, unreadable: Mapping[int, str]) -> dict[int, s
 
 def still_unnamed(items: Sequence[Item], state: LogState) -> list[Item]:
     """The `items` that `state` does not name: the last check before deleting."""
-    named = names(state)
+    named = state.names_in_use
     return [item for item in items if item.name not in named]

@@ -70,7 +70,7 @@ class Prefix:
     @property
     def unnamed(self) -> tuple[Objects, ...]:
         """Objects that the log does not name, oldest first."""
-        named = names(self.state)
+        named = self.state.names_in_use
         return tuple(sorted((o for o in self.objects.values() if o.name not in named), key=lambda o: o.modified))
 
 
@@ -94,11 +94,6 @@ class Row:
         if self.commit is None:
             return ()
         return (("healthy",) if self.commit.healthy else ()) + (("pinned",) if self.commit.pinned else ())
-
-
-def names(state: LogState) -> frozenset[CheckpointName]:
-    """The names that checkpoints of the log use: only an attempt that retires a checkpoint may delete them."""
-    return state.names_in_use
 
 
 def survey(storage: Storage) -> Prefix:

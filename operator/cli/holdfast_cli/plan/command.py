@@ -2,10 +2,10 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -37,13 +37,6 @@ class PolicyName(StrEnum):
     ORDERED = "Ordered"
     CHEAPEST = "Cheapest"
     DEADLINE = "Deadline"
-
-
-_POLICIES: Final[Mapping[PolicyName, Policy]] = {
-    PolicyName.ORDERED: "Ordered",
-    PolicyName.CHEAPEST: "Cheapest",
-    PolicyName.DEADLINE: "Deadline",
-}
 
 
 def _by_tier(text: str, value: str) -> Any:
@@ -137,7 +130,7 @@ def plan(
     texts = {"restore": restore, "save": save, "notice": notice}
     spans = {name: duration(f"--{name}", text) for name, text in texts.items() if text is not None}
     numbers = {"draws": draws, "seed": seed} | ({"nodes": nodes} if nodes else {})
-    chosen = [_POLICIES[one] for one in policy or []]
+    chosen: list[Policy] = [one.value for one in policy or []]
     tasks = []
     for job in given.jobs:
         narrowed, profile = without(job, given.profile_of(job), without_ or [])
