@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, Self
 
 import typer
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -23,8 +23,8 @@ from holdfast_cli.cluster.options import Kubeconfig, Namespace
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.jobs.curve import to_curve
 from holdfast_cli.jobs.options import History
-from holdfast_cli.jobs.view import Losses
-from holdfast_cli.jobs.watched import AllJobs, OneJob, Watched, WithOperators
+from holdfast_cli.jobs.view import Losses, cut
+from holdfast_cli.jobs.watched import AllJobs, OneJob, Watched
 from holdfast_cli.storage.history import history_of
 from holdfast_cli.storage.options import Endpoint
 from holdfast_cli.terminal import formats
@@ -34,14 +34,8 @@ from holdfast_cli.terminal.output import ListFormat, ListOutput, is_for_programs
 PATIENCE = timedelta(minutes=5)  # how long a watch goes on while the cluster does not answer
 
 
-class Silence(NamedTuple):
-    """A cluster that does not answer, and for how long."""
-
-    error: ApiError
-    lasts: timedelta
-
-    def __str__(self) -> str:
-        return f"no answer from the cluster for {formats.span(self.lasts)}: {self.error.message}"
+# What is said when a trouble is over: in the order of `_troubles`.
+_AGAIN = ("the cluster answers again", "an operator is at work again")
 
 
 def watch(
@@ -87,7 +81,7 @@ def watch(
             operators = Operators(client)
             if job is None or where is None:
                 async with operators.running():
-                    return await follow(WithOperators(AllJobs(client, where), operators), out, every=every, once=once)
+                    return await follow(AllJobs(client, where), operators, out, every=every, once=once)
             found = await job_api.get_job(client, where, job)  # its errors say what to do; an empty list has none
             watched, reading = OneJob(client, where, job), None
             if history:
@@ -96,7 +90,7 @@ def watch(
                     await reading
             try:
                 async with operators.running():
-                    return await follow(WithOperators(watched, operators), out, every=every, once=once)
+                    return await follow(watched, operators, out, every=every, once=once)
             finally:
                 if reading:
                     reading.cancel()
@@ -109,7 +103,7 @@ def watch(
         raise typer.Exit(ExitCode.FAILED)
 
 
-async def follow(watched: Watched, out: Console, *, every: float, once: bool) -> Phase | None:
+async def follow(watched: Watched, operators: Operators, out: Console, *, every: float, once: bool) -> Phase | None:
     """Show what is watched until the one watched job is over, and return its final phase; without a job never end.
 
     The lists are read once and then watched. The first read must succeed. After it, PATIENCE is how long the cluster
@@ -119,11 +113,11 @@ async def follow(watched: Watched, out: Console, *, every: float, once: bool) ->
         for one in watched.lists:
             await stack.enter_async_context(one.running())
         if once:
-            out.print(watched.draw(None))
+            out.print(_picture(watched, _troubles(watched.lists, operators), None))
             return final_phase(watched.job)
         show = stack.enter_context(Pictures(out)) if out.is_terminal else Lines(out)
         while True:
-            show.update(watched, _silence(watched.lists))
+            show.update(watched, _troubles(watched.lists, operators))
             if end := final_phase(watched.job):
                 return end
             await asyncio.sleep(every)
@@ -161,11 +155,10 @@ class Pictures:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def update(self, watched: Watched, silence: Silence | None) -> None:
+    def update(self, watched: Watched, troubles: Sequence[str]) -> None:
         """Draw it again."""
         room = self._out.size.height - 1  # the cursor is below
-        picture = watched.draw(room - 1 if silence else room)
-        self._live.update(Group(Text(str(silence), style="red"), picture) if silence else picture, refresh=True)
+        self._live.update(_picture(watched, troubles, room), refresh=True)
 
 
 class Lines:
@@ -173,29 +166,41 @@ class Lines:
 
     def __init__(self, out: Console) -> None:
         self._out = out
-        self._silent = False
+        self._told = [False] * len(_AGAIN)
 
-    def update(self, watched: Watched, silence: Silence | None) -> None:
+    def update(self, watched: Watched, troubles: Sequence[str]) -> None:
         """Print what is new."""
         lines = watched.news()
-        if bool(silence) != self._silent:
-            self._silent = not self._silent
-            now = formats.clock(datetime.now(UTC))
-            lines.append(f"{now} {silence}" if silence else f"{now} the cluster answers again")
+        for place, trouble in enumerate(troubles):
+            if bool(trouble) != self._told[place]:
+                self._told[place] = bool(trouble)
+                lines.append(f"{formats.clock(datetime.now(UTC))} {trouble or _AGAIN[place]}")
         for line in lines:
             self._out.print(line, markup=False, soft_wrap=True)
 
 
-def _silence(lists: Sequence[LiveList]) -> Silence | None:
-    """The trouble of a list that is not current; None if all are. Raises it if it lasts too long, or does not pass."""
+def _picture(watched: Watched, troubles: Sequence[str], room: int | None) -> RenderableType:
+    """What is watched, below its troubles, in at most `room` lines; None is without a limit."""
+    told = [cut(Text(trouble, style="red")) for trouble in troubles if trouble]
+    return Group(*told, watched.draw(None if room is None else room - len(told)))
+
+
+def _troubles(lists: Sequence[LiveList], operators: Operators) -> tuple[str, str]:
+    """That the cluster does not answer, and that no operator is at work; empty if it does, and one is."""
+    return _silence(lists), operators.silence(datetime.now(UTC))
+
+
+def _silence(lists: Sequence[LiveList]) -> str:
+    """That a list is not current, in words. Raises its trouble if that lasts too long, or does not pass."""
     now = asyncio.get_running_loop().time()
     for one in lists:
         one.check()
         if one.trouble is not None:
             if not one.trouble.transient or now - one.since > PATIENCE.total_seconds():
                 raise one.trouble
-            return Silence(one.trouble, timedelta(seconds=now - one.since))
-    return None
+            lasts = formats.span(timedelta(seconds=now - one.since))
+            return f"no answer from the cluster for {lasts}: {one.trouble.message}"
+    return ""
 
 
 def final_phase(job: TrainingJob | None) -> Phase | None:

@@ -14,7 +14,6 @@ from holdfast.api.status import Phase
 from holdfast.runtime.apiserver.client import Client
 from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.live_list import LiveList
-from holdfast_cli.cluster.operators import Operators
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.jobs import view
 from holdfast_cli.terminal import formats
@@ -122,36 +121,6 @@ class AllJobs:
             if self._states.get(key) != state:
                 self._states[key] = state
                 yield key, state
-
-
-class WithOperators:
-    """What is watched, below the words that no operator is at work, if that is so."""
-
-    def __init__(self, watched: Watched, operators: Operators) -> None:
-        self._watched = watched
-        self._operators = operators
-        self._said = ""
-        self.lists = watched.lists
-
-    @property
-    def job(self) -> TrainingJob | None:
-        """As Watched."""
-        return self._watched.job
-
-    def draw(self, room: int | None) -> RenderableType:
-        """As Watched."""
-        if not (silence := self._operators.silence(datetime.now(UTC))):
-            return self._watched.draw(room)
-        return Group(view.cut(Text(silence, style="red")), self._watched.draw(None if room is None else room - 1))
-
-    def news(self) -> list[str]:
-        """As Watched."""
-        now, lines = datetime.now(UTC), self._watched.news()
-        silence = self._operators.silence(now)
-        if bool(silence) != bool(self._said):
-            lines.append(f"{formats.clock(now)} {silence or 'an operator is at work again'}")
-        self._said = silence
-        return lines
 
 
 def what_fits(objects: Sequence[Raw], room: int | None) -> tuple[list[Raw], list[Raw]]:

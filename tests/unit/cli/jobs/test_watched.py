@@ -4,7 +4,6 @@ import asyncio
 import copy
 import io
 import re
-from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -13,14 +12,14 @@ from tests.support.manifests.observed_jobs import RUNNING, raw_job
 
 from holdfast.api.objects import TrainingJob
 from holdfast.runtime.apiserver.client import Client
-from holdfast.runtime.errors import ApiError
 from holdfast_cli.cluster.job_api import event_line
 from holdfast_cli.jobs import view
-from holdfast_cli.jobs.watch import Lines, Pictures, Silence
+from holdfast_cli.jobs.watch import Lines, Pictures
 from holdfast_cli.jobs.watched import AllJobs, OneJob, others_text, what_fits
 
 NOBODY = cast(Client, None)  # pictures are drawn without a request
-AWAY = Silence(ApiError(503, "ServiceUnavailable", "etcd"), timedelta(seconds=12))
+AWAY = ("no answer from the cluster for 12s: etcd", "")
+NO_OPERATOR = "No operator has renewed its Lease since an hour"
 
 
 def many(count: int, phase: str = "Running") -> list[dict[str, Any]]:
@@ -126,16 +125,18 @@ def test_the_last_picture_stays_while_the_cluster_does_not_answer() -> None:
     assert end - at < out.size.height - 1
 
 
-# Breaks if a log of `watch` does not tell when the cluster was away.
-def test_plain_lines_say_that_the_cluster_is_away_and_back_once() -> None:
+# Breaks if a log of `watch` does not tell when the cluster or the operators were away.
+def test_plain_lines_say_once_that_the_cluster_or_an_operator_is_away_and_back() -> None:
     out = Console(file=io.StringIO(), width=100)
     printed, watched = Lines(out), all_jobs([])
     with out.capture() as captured:
-        for silence in (None, AWAY, AWAY, None, None):
-            printed.update(watched, silence)
+        for troubles in (("", ""), AWAY, AWAY, ("", NO_OPERATOR), ("", "")):
+            printed.update(watched, troubles)
     assert [line.split(" ", 1)[1] for line in captured.get().splitlines()] == [
         "no answer from the cluster for 12s: etcd",
         "the cluster answers again",
+        NO_OPERATOR,
+        "an operator is at work again",
     ]
 
 
