@@ -8,10 +8,9 @@ from typing import Final
 
 from holdfast_model.census.coco_file import Annotations, read_coco
 from holdfast_model.census.errors import DataSetError, DataSetNotFoundError
-from holdfast_model.census.identical import Known, groups
+from holdfast_model.census.identical import Known, add_up, groups
 from holdfast_model.census.sample import MOST_NAMED, Begin, Seen
 from holdfast_model.census.summary import Boxes, Summary, Twins, in_order
-from holdfast_model.census.twins import add_up
 
 PREFIX: Final = "instances_"
 EXPORTED: Final = "_annotations.coco.json"

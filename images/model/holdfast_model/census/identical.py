@@ -1,4 +1,4 @@
-"""Samples with the same bytes. Only files that share their size with another one are read."""
+"""Samples with the same bytes, and what their groups add up to. Only files that share their size are read."""
 
 import hashlib
 from collections import defaultdict
@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdfast_model.census.sample import Seen
+from holdfast_model.census.summary import Twins
 
 THREADS: Final = 8
 AT_ONCE: Final = 1024
 """Files that wait to be read."""
 DIGEST: Final = 16
 """Bytes of a hash: two of 10^9 different files have the same one with a probability of 10^-21."""
+MOST_EXAMPLES: Final = 20
+MOST_TWINS_NAMED: Final = 6
 
 
 class Known(NamedTuple):
@@ -62,3 +65,20 @@ def _digest(known: Known) -> bytes | str:
     except OSError as error:
         return error.strerror or str(error)
     return made.digest()
+
+
+def add_up(found: Iterator[list[Known]]) -> Twins:
+    """Count the groups, and keep the names of some."""
+    within = across = conflicts = 0
+    kinds: dict[str, list[tuple[str, list[str]]]] = {"across splits": [], "different labels": [], "same split": []}
+    for same in found:
+        splits, labels = {one.split for one in same}, {one.label for one in same}
+        within += len(same) - len(splits)
+        across += len(splits) > 1
+        conflicts += len(labels) > 1
+        kind = "across splits" if len(splits) > 1 else "different labels" if len(labels) > 1 else "same split"
+        if len(kinds[kind]) < MOST_EXAMPLES:
+            names = [f"{one.split + ': ' if one.split and one.file is None else ''}{one.name}" for one in same]
+            kinds[kind].append((kind, sorted(names)[:MOST_TWINS_NAMED]))
+    examples = [example for some in kinds.values() for example in some][:MOST_EXAMPLES]
+    return Twins(within, across, conflicts, examples)

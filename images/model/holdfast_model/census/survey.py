@@ -7,12 +7,11 @@ from typing import Final
 from holdfast_model.census.coco import coco_files, look_at_boxes
 from holdfast_model.census.errors import DataSetError, DataSetNotFoundError
 from holdfast_model.census.folder import Layout, folder_source
-from holdfast_model.census.identical import Known, digest_of, groups
+from holdfast_model.census.identical import Known, add_up, digest_of, groups
 from holdfast_model.census.manifest import Columns, manifest_source
 from holdfast_model.census.parquet import parquet_source
 from holdfast_model.census.sample import Begin, Sample, Seen, Source
 from holdfast_model.census.summary import Summary, Twins, in_order
-from holdfast_model.census.twins import add_up
 
 MANIFESTS: Final = (".csv", ".tsv", ".jsonl", ".ndjson")
 MOST_SAMPLES: Final = 20_000_000

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from holdfast_model.package.folder import TESTS, VERSION, file_entry, tensor_entries
 from holdfast_model.package.problem import Arrays, Pixels, Problem, check
-from holdfast_model.package.versions import library_versions
+
+LIBRARIES: Final = ("torch", "onnx", "onnxruntime", "onnxscript", "safetensors", "numpy", "holdfast-train")
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def made_document(
         "v": VERSION,
         "name": name,
         "from": origin.entry(),
-        "made": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "versions": library_versions()},
+        "made": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "versions": _versions()},
         "problem": {
             "inputs": tensor_entries(problem.inputs),
             "outputs": tensor_entries(problem.outputs),
@@ -72,3 +74,14 @@ def made_document(
 
 def _pixels(pixels: Pixels) -> dict[str, list[str]]:
     return {"mean": [f"{one:g}" for one in pixels.mean], "std": [f"{one:g}" for one in pixels.std]}
+
+
+def _versions() -> dict[str, str]:
+    """The versions of the libraries that make packages; those that are not installed are left out."""
+    found = {}
+    for library in LIBRARIES:
+        try:
+            found[library] = metadata.version(library)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -90,9 +90,8 @@ def encode(unit: Unit, pointers: Sequence[Pointer] = ()) -> bytes:
         "step": unit.step,
         "isFolder": unit.is_folder,
         "files": files,
+        "pointers": [[p.path, p.is_link, p.text] for p in pointers],
     }
-    if pointers:  # an earlier version reads the index without them
-        body["pointers"] = [[p.path, p.is_link, p.text] for p in pointers]
     return json.dumps(body, separators=(",", ":")).encode("ascii")
 
 
@@ -104,7 +103,7 @@ def decode(data: bytes, parts: Sequence[Part]) -> Index:
         layout: Layout = body["layout"]
         step = None if body["step"] is None else int(body["step"])
         unit = Unit(str(body["name"]), layout, step, files, bool(body["isFolder"]))
-        pointers = pointers_of(unit, body.get("pointers", ()))
+        pointers = pointers_of(unit, body["pointers"])
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise CheckpointCorruptError(f"the index of its files cannot be read: {error}") from error
     for path in _paths(unit):

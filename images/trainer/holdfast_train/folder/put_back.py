@@ -18,6 +18,7 @@ from holdfast_train.folder.marks import INCOMPLETE, is_marked
 from holdfast_train.folder.pointers import put_pointers_back
 from holdfast_train.format.manifest import OF_FOLDER, Part, check_chunks
 from holdfast_train.storage.base import Storage
+from holdfast_train.storage.folder import sync_folder
 
 STAGE: Final = f"{OWN}put-back-"
 TRAINER_FILES: Final = frozenset(
@@ -140,7 +141,7 @@ def _move_folder(stage: Path, root: Path, unit: Unit) -> None:
     if target.exists() or target.is_symlink():
         _set_aside(target)
     (stage / unit.name).rename(target)
-    _sync(target.parent)
+    sync_folder(target.parent)
 
 
 def _move_files(stage: Path, root: Path, unit: Unit, present: dict[str, File]) -> None:
@@ -154,7 +155,7 @@ def _move_files(stage: Path, root: Path, unit: Unit, present: dict[str, File]) -
         target = root / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
         (stage / file.path).replace(target)
-        _sync(target.parent)
+        sync_folder(target.parent)
 
 
 def set_aside_incomplete(root: Path) -> list[str]:
@@ -173,11 +174,3 @@ def set_aside_incomplete(root: Path) -> list[str]:
 
 def _set_aside(path: Path) -> None:
     path.rename(path.with_name(f"{path.name}.incomplete-{uuid.uuid4().hex[:8]}"))
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -68,7 +68,7 @@ class FolderStorage:
                 raise
             finally:
                 temporary.unlink(missing_ok=True)
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
             return True
 
     def put(self, key: str, body: bytes | bytearray) -> None:
@@ -80,7 +80,7 @@ class FolderStorage:
         with self._errors(key):
             target = self._target(key)
             self._write(target.parent, data, rate).replace(target)
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
 
     def get(self, key: str) -> bytes:
         """As Storage."""
@@ -195,7 +195,7 @@ class FolderStorage:
             target.parent.mkdir(parents=True, exist_ok=True)
             for folder in missing:
                 _open_to_group(folder)
-                _sync_folder(folder.parent)
+                sync_folder(folder.parent)
         return target
 
     def _write(self, folder: Path, data: memoryview, rate: RateLimit | None = None) -> Path:
@@ -303,7 +303,8 @@ def _groups() -> str:
     return ", ".join(str(group) for group in sorted({os.getegid(), *os.getgroups()}))
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Bring the names in `folder` to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

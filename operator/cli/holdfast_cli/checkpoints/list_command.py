@@ -1,8 +1,10 @@
 """`holdfast checkpoints list`."""
 
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
@@ -10,15 +12,19 @@ from rich.text import Text
 from holdfast.api.scalars import format_time
 from holdfast_cli.checkpoints import screen
 from holdfast_cli.checkpoints.on_storage import Opened, on_storage
-from holdfast_cli.checkpoints.retired import once_committed
 from holdfast_cli.checkpoints.survey import Prefix, Row, Standing, rows, survey
 from holdfast_cli.terminal import formats
 from holdfast_cli.terminal.fitted_table import Column, Fitting
 from holdfast_cli.terminal.output import ListOutput
 from holdfast_train.commitlog import rules
+from holdfast_train.commitlog.log import read
+from holdfast_train.errors import KeyMissingError
 from holdfast_train.exchange.progress_bar import format_size
+from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import Storage
 
+THREADS: Final = 8
+BATCH: Final = 64
 COLUMNS = (
     Column("STEP", right=True),
     Column("ATTEMPT", rank=4, right=True),
@@ -62,6 +68,30 @@ def look(storage: Storage) -> tuple[Prefix, list[Row]]:
     prefix = survey(storage)
     suspects = [there.name for there in prefix.unnamed if there.manifest]
     return prefix, rows(prefix, once_committed(storage, suspects, prefix.state.seq))
+
+
+def once_committed(storage: Storage, names: Collection[CheckpointName], newest: int) -> frozenset[CheckpointName]:
+    """The `names` that a commit in records 1 to `newest` has. Reads backwards until all are found. StorageError.
+
+    Retired checkpoints are mostly recent ones whose deletion was interrupted: few records are read. A name that was
+    never committed costs reading the whole log. CheckpointCorruptError if a record cannot be read.
+    """
+    wanted, found = set(names), set[CheckpointName | None]()
+    with ThreadPoolExecutor(THREADS, "holdfast-log") as pool:
+        for last in range(newest, 0, -BATCH):
+            if wanted == found:
+                break
+            for name in pool.map(lambda seq: _committed(storage, seq), range(last, max(last - BATCH, 0), -1)):
+                found |= {name} & wanted
+    return frozenset(wanted & found)
+
+
+def _committed(storage: Storage, seq: int) -> CheckpointName | None:
+    try:
+        record, _ = read(storage, seq)
+    except KeyMissingError:  # Holdfast never deletes records; a lifecycle rule of the bucket may
+        return None
+    return record.commit.name if record.commit else None
 
 
 def show(out: Console, prefix: Prefix, listed: list[Row], now: datetime) -> None:

@@ -158,7 +158,7 @@ def group(data: Iterable[Entry], manifests: Iterable[Entry]) -> dict[CheckpointN
 
 
 def rows(prefix: Prefix, retired: frozenset[CheckpointName]) -> list[Row]:
-    """Every checkpoint: committed ones, newest first, then left, set aside, the rest. `retired`: see retired.py."""
+    """Every checkpoint: committed ones, newest first, then left, set aside, the rest. `retired`: once committed."""
     made = [_committed(commit, prefix.objects) for commit in reversed(prefix.state.commits)]
     left = [_committed(commit, prefix.objects) for commit in reversed(prefix.state.left)]
     made += [replace(row, standing=Standing.LEFT) if row.standing is Standing.OK else row for row in left]

@@ -56,6 +56,7 @@ def test_files_that_no_file_system_has(size: object, time: object) -> None:
         "step": 1,
         "isFolder": True,
         "files": [["a-1/x", size, time, 0o644, None]],
+        "pointers": [],
     }
     with pytest.raises(CheckpointCorruptError, match="cannot be read"):
         index.decode(json.dumps(body).encode(), [])
