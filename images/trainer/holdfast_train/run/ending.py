@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final, NoReturn, Protocol
 
 from holdfast_protocol import reasons, variables
+from holdfast_protocol.lost_peer import says_peer_is_gone
 from holdfast_protocol.rank_verdict import Result
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.environment import Environment
@@ -18,6 +19,7 @@ from holdfast_train.run.leaving import end_now, hand_over
 from holdfast_train.run.notice import Notice
 from holdfast_train.run.quick_end import end_quickly
 from holdfast_train.run.rollback import Faults
+from holdfast_train.run.step_agreement import ALIKE, StepAgreement
 from holdfast_train.save.coordinator import SaveCoordinator
 from holdfast_train.save.last_save import choose_last_save, spare
 from holdfast_train.save.schedule import FINAL_PATIENCE, SaveSchedule
@@ -46,6 +48,7 @@ class Ending:
         environment: Environment | None,
         ranks: Ranks,
         notice: Notice,
+        agreement: StepAgreement,
         *,
         progress: Progress,
         schedule: SaveSchedule,
@@ -57,6 +60,7 @@ class Ending:
         self._ranks = ranks
         self._progress = progress
         self._notice = notice
+        self._agreement = agreement
         self._schedule = schedule
         self._save = save
         self._reporter = reporter
@@ -166,6 +170,9 @@ class Ending:
                 self.fail(error, step)
         except HoldfastTrainError as failure:
             self.exit_with(failure, step)
+        except Exception as failure:  # such as another rank that is gone
+            self.fail(failure, step)
+            raise
 
     def finish(self, step: int, *, asked: bool = False) -> None:
         """The loop is over. If it did not leave, save its last step and record that training is complete.
@@ -176,6 +183,7 @@ class Ending:
             message = f"training was completed at step {step} by an earlier attempt"
             self._write_verdict("completed", step, reason=AlreadyCompleteError.reason, message=message)
         elif not self.left:
+            self._agreement.meet("end", step)
             if self._faults is not None:
                 self._faults.check_last_steps()
             # Without storage no record proves the end, so exit code and signals decide, as for any program.
@@ -197,7 +205,12 @@ class Ending:
         has_no_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
         reason = reasons.OUT_OF_MEMORY if has_no_memory else reasons.USER_EXCEPTION
         if not self.left:
-            self._write_verdict("failed", step, reason=reason, message=f"{type(error).__name__}: {error}")
+            message = f"{type(error).__name__}: {error}"
+            self._write_verdict("failed", step, reason=reason, message=message)
+            if (ended := self._agreement.fail(step)) and says_peer_is_gone(message):
+                message = f"{ended}, and this rank waited for it after step {step}: {ALIKE}"
+                say(message)
+                self._write_verdict("failed", step, reason=reason, message=message)
         self._send_last_report()
 
     def exit_with(self, error: HoldfastTrainError, step: int) -> NoReturn:
@@ -206,6 +219,7 @@ class Ending:
         end_quickly()
         if not self.left:
             self._write_verdict(error.outcome, step, reason=error.reason, message=str(error))
+            self._agreement.fail(step)
         self._progress.state = "completed" if isinstance(error, AlreadyCompleteError) else "left"
         self._drop_kept()
         self._send_last_report()

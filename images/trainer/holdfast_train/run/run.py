@@ -179,8 +179,9 @@ class Run:
         is_over = self.left or self._complete is not None or self._has_ended
         loop = 0 if is_over else self._loops.begin(goal)
         self._goal = self._progress.steps = goal
-        # A notice may have come during the restore: then no step begins.
-        if self._environment is not None and not self._must_stop and self._ranks.any(self._notice.is_given)[0]:
+        # A notice may have come during the restore: then no step begins. Later ones are agreed on in the loop.
+        is_first = self._environment is not None and loop == 1 and not self._must_stop
+        if is_first and self._ranks.any(self._notice.is_given)[0]:
             self._ending.leave(self.step)
         while not self._must_stop:
             self._loops.begin_step(loop)
@@ -279,7 +280,9 @@ class Run:
             if self._checkpointer is not None:
                 self._checkpointer.prepare()  # now, because the first step has made the optimizer's state
             tell_modules(self._environment)
-        if self._agreement.is_agreed(self.step):
+        # At its end training saves in any case, and a completed one is better than one that left.
+        if self._agreement.is_agreed(self.step) and not self._is_at_end:
+            self._agreement.meet("act", self.step)
             self._act_together()
         due = self._ranks.size > 1 and not self._must_stop and self._save_is_due(ahead=1)
         if due and (self._checkpointer is None or self._checkpointer.has_room()):
@@ -298,8 +301,6 @@ class Run:
             checkpointer.raise_stop_error()
         if wrong and self._faults is not None:
             self._faults.end_attempt()
-        if self._is_at_end:
-            return  # the end saves in any case, and a completed training is better than one that left
         if save:
             self._boundary.work.tell_at_save()
         if leave and (not is_open or urgent):
@@ -402,7 +403,7 @@ class Run:
             self._reporter.start()
 
     def _make_ending(self) -> Ending:
-        known = self._environment, self._ranks, self._notice
+        known = self._environment, self._ranks, self._notice, self._agreement
         return Ending(*known, progress=self._progress, schedule=self._saving, save=self._save, reporter=self._reporter)
 
     def _wait_at_fence(self, environment: Environment, storage: RetryingStorage) -> bool:

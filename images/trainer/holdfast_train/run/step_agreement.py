@@ -6,14 +6,21 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from holdfast_train.errors import StateError
 from holdfast_train.run.attempt_over import watch
 
 ONE_WAIT: Final = timedelta(hours=1)  # for a key of the store; then the wait begins again
 HELD_SECONDS: Final = 5.0  # for which a rank that has to leave waits for the answers of other ranks
 CLOSE_SECONDS: Final = 5.0
 END: Final = b"end"
+ALIKE: Final = (
+    "all ranks of a training end after the same step. Let one rank decide, share its decision with "
+    "torch.distributed.broadcast, and call run.finish() or leave the loop on every rank"
+)
+PAUSES: Final = 0.001, 0.1  # seconds between two looks at a meeting, from the first to the last ones
+Purpose = Literal["act", "end", "fail"]
 
 
 class StepAgreement:
@@ -23,6 +30,9 @@ class StepAgreement:
     and a thread of each rank answers it with the steps that its rank has done. So a rank that evaluates for hours
     delays no answer, and the ranks act at the end of the step in which one of them asked. A rank that has answered
     begins no further step before the agreed one is known.
+
+    Ranks that act, or end their training, meet before it (`meet`): otherwise a rank that has ended alone would wait for
+    the others without end, and they for it.
 
     `store` makes a new connection to the store. With one rank there is no store, and every step is agreed. `must_leave`
     tells that this rank has a notice, of which little time is left.
@@ -45,9 +55,10 @@ class StepAgreement:
         self._done = 0
         self._agreed: list[int] = []  # steps to come
         self._error: BaseException | None = None
-        self._is_closed = False
+        self._is_started = self._is_closed = False
+        self._meetings = 0  # that this rank has come to
         # A connection for each thread: a wait on one blocks all that use it.
-        self._answering, self._asking = store(), store()
+        self._answering, self._asking, self._meeting = store(), store(), store()
         self._threads = [
             threading.Thread(target=self._run, args=(task,), name="holdfast-agreement", daemon=True)
             for task in (self._answer_all, self._ask_all)
@@ -59,6 +70,7 @@ class StepAgreement:
             self._done = step
             self._agreed = [step + 1] if agreed else []
             watch(self)
+            self._is_started = True
             for thread in self._threads:
                 thread.start()
 
@@ -91,6 +103,38 @@ class StepAgreement:
                 self.ask()
             self._wait_until(lambda: bool(self._agreed))
 
+    def meet(self, purpose: Purpose, step: int) -> None:
+        """Return when every rank has come, after `step` steps of its own, to act or to end its training. For an end the
+        others are asked for a step, so that they come too if they go on.
+
+        StateError on all of them if some act and others end. ConnectionError if a rank has failed. Other errors: as
+        `is_agreed`.
+        """
+        if not self._is_started:
+            return
+        if purpose == "end":
+            self.ask()
+        number = self._come(purpose, step)
+        begun, (pause, longest) = time.monotonic(), PAUSES
+        while not self._meeting.check([f"meeting {number}"]):
+            with self._changed:
+                self._changed.wait_for(lambda: self._error is not None, pause)
+            if self._error is not None:
+                raise self._error
+            self._check_leave(begun)
+            pause = min(2 * pause, longest)
+        self._compare(self._at_meeting(number))
+
+    def fail(self, step: int) -> str:
+        """Let no rank wait for this one, whose training has failed. Return which rank has ended its training alone,
+        empty if none has."""
+        if not self._is_started or self._error is not None:
+            return ""
+        with contextlib.suppress(RuntimeError):  # the store has ended
+            ended = [one for one in self._at_meeting(self._come("fail", step)) if one[1] == "end"]
+            return _who(*ended[0]) if ended else ""
+        return ""
+
     def abandon(self, error: BaseException) -> None:
         """Raise `error` in each method that waits now, and in each that is called from now on."""
         with self._changed:
@@ -118,10 +162,38 @@ class StepAgreement:
     def _wait_until(self, condition: Callable[[], bool]) -> None:
         begun = time.monotonic()
         while not self._changed.wait_for(lambda: condition() or self._error is not None, HELD_SECONDS):
-            if self._must_leave() and time.monotonic() - begun >= HELD_SECONDS:
-                raise ConnectionError("must leave, and another rank does not answer: its process hangs or has ended")
+            self._check_leave(begun)
         if self._error is not None:
             raise self._error
+
+    def _check_leave(self, begun: float) -> None:
+        if self._must_leave() and time.monotonic() - begun >= HELD_SECONDS:
+            raise ConnectionError("must leave, and another rank does not answer: its process hangs or has ended")
+
+    def _come(self, purpose: Purpose, step: int) -> int:
+        """Come to the next meeting, and return its number. The last rank to come opens it, and drops the one before."""
+        number, store = self._meetings, self._meeting
+        self._meetings += 1
+        store.set(f"meeting {number}/{self._rank}", f"{purpose} {step}")
+        are_all = store.add(f"meeting {number}/count", 1) == self._size
+        if are_all or purpose == "fail":
+            store.set(f"meeting {number}", b"")
+        for key in ("", "/count", *(f"/{rank}" for rank in range(self._size))) if are_all and number else ():
+            store.delete_key(f"meeting {number - 1}{key}")
+        return number
+
+    def _at_meeting(self, number: int) -> list[tuple[int, str, int]]:
+        """Of each rank that has come: the rank, for what, and after how many steps."""
+        there = [rank for rank in range(self._size) if self._meeting.check([f"meeting {number}/{rank}"])]
+        said = [self._meeting.get(f"meeting {number}/{rank}").decode().split() for rank in there]
+        return [(rank, purpose, int(step)) for rank, (purpose, step) in zip(there, said, strict=True)]
+
+    def _compare(self, there: list[tuple[int, str, int]]) -> None:
+        by_purpose = {purpose: (rank, purpose, step) for rank, purpose, step in reversed(there)}
+        if failed := by_purpose.get("fail"):
+            raise ConnectionError(f"{_who(*failed)}: connection closed by peer")
+        if len(by_purpose) > 1:
+            raise StateError(f"{_who(*by_purpose['end'])}, and {_who(*by_purpose['act'])}: {ALIKE}")
 
     # In threads.
 
@@ -179,3 +251,8 @@ class StepAgreement:
                     continue
             value: bytes = self._answering.get(key)
             return value
+
+
+def _who(rank: int, purpose: str, step: int) -> str:
+    does = {"act": "goes on after", "end": "has ended its training after", "fail": "has failed after"}[purpose]
+    return f"rank {rank} {does} step {step}"

@@ -88,6 +88,33 @@ with Run(model=model, optimizer=optimizer, after=after) as run:
 print("ended", flush=True)
 """
 
+ALONE: Final = """
+import sys
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from holdfast_train import Run
+
+shape, kind = sys.argv[1:]
+dist.init_process_group("gloo", timeout=timedelta(seconds=10))
+model = torch.nn.Linear(8, 8)
+model = DistributedDataParallel(model) if kind == "ddp" else model
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+with Run(model=model, optimizer=optimizer) as run:
+    for step in run.steps(12):
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if step == 5 and dist.get_rank() == 1:
+            if shape == "finish":
+                run.finish()
+            elif shape == "break":
+                break
+            else:
+                sys.exit(0)
+"""
+
 
 @pytest.fixture
 def storage(tmp_path: Path) -> FolderStorage:
@@ -161,3 +188,14 @@ def test_a_save_between_two_steps_that_one_rank_asks_for(
     assert steps[0] in (2, 3)  # the step in which a loop was left ends where the next loop begins
     assert steps[-1] == 6
     assert load(storage.uri)["after"]["loop"] is True
+
+
+# Breaks if ranks that end one by one wait for each other without end, or if nothing names the one that has ended.
+@pytest.mark.parametrize("shape", ["finish", "break", "exit"])
+@pytest.mark.parametrize("kind", ["plain", "ddp"])
+def test_a_rank_that_ends_alone_is_named(storage: FolderStorage, tmp_path: Path, shape: str, kind: str) -> None:
+    said = run_ranks(storage, tmp_path, ALONE, shape, kind, every=Every(4))
+    assert "rank 1 has ended its training after step 6, and " in said
+    assert "call run.finish() or leave the loop on every rank" in said
+    found = Checkpoints(storage, identity(2), Keep())
+    found.start("Auto")  # AlreadyCompleteError if the training were complete

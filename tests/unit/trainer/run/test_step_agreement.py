@@ -8,6 +8,7 @@ import pytest
 import torch.distributed
 from tests.support.waiting import wait_for
 
+from holdfast_train.errors import StateError
 from holdfast_train.run import step_agreement
 from holdfast_train.run.step_agreement import StepAgreement
 
@@ -127,6 +128,38 @@ def test_all_ask_at_once(pool: ThreadPoolExecutor) -> None:
 def test_the_first_step_may_be_agreed_beforehand(pair: World) -> None:
     pair.start(agreed=True)
     assert [[rank.is_agreed(step) for step in (1, 2)] for rank in pair.ranks] == [[True, False]] * 2
+
+
+# Breaks if ranks that do not end together wait for each other without end.
+def test_a_rank_that_ends_alone_is_an_error_of_all(pair: World, pool: ThreadPoolExecutor) -> None:
+    pair.start()
+    for number in range(3):
+        for act in [pool.submit(rank.meet, "act", number) for rank in pair.ranks]:
+            act.result(WAIT)
+    ends = pool.submit(pair.ranks[1].meet, "end", 6)
+    step = pair.until(pair.ranks[0], 5)
+    for waits in (ends, pool.submit(pair.ranks[0].meet, "act", step)):
+        with pytest.raises(
+            StateError, match=rf"rank 1 has ended .* after step 6, and rank 0 goes on after step {step}"
+        ):
+            waits.result(WAIT)
+    assert pair.store.num_keys() < 15
+
+
+def test_ranks_end_together(pair: World, pool: ThreadPoolExecutor) -> None:
+    """With different steps too: one whose data is shorter has fewer of them."""
+    pair.start()
+    for end in [pool.submit(rank.meet, "end", 8 + number) for number, rank in enumerate(pair.ranks)]:
+        end.result(WAIT)
+
+
+def test_a_rank_that_fails_lets_no_other_one_wait(pair: World, pool: ThreadPoolExecutor) -> None:
+    pair.start()
+    ends = pool.submit(pair.ranks[1].meet, "end", 6)
+    wait_for(lambda: pair.store.check(["meeting 0/1"]), WAIT, "rank 1 to wait")
+    assert pair.ranks[0].fail(6) == "rank 1 has ended its training after step 6"
+    with pytest.raises(ConnectionError, match="rank 0 has failed after step 6"):
+        ends.result(WAIT)
 
 
 def test_a_rank_that_must_leave_does_not_wait_for_one_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
