@@ -90,6 +90,17 @@ def has_position(objects: Iterable[Any]) -> bool:
     return any(isinstance(one, kinds) or getattr(one, "is_position_in_data", False) for one in objects)
 
 
+def may_have_place(objects: Iterable[object]) -> bool:
+    """True if the program may keep in one of `objects` how far its training is: an object of its own, or `Values`.
+    Models, objects of torch such as optimizers, samplers and generators are not made for it."""
+    torch: Any = sys.modules.get("torch")
+    others = [one for one in objects if torch is None or not isinstance(one, torch.nn.Module)]
+    return not all(
+        type(one).__module__.partition(".")[0] == "torch" or type(one).__name__ in ("ElasticSampler", "Generators")
+        for one in others
+    )
+
+
 def unwrapped(thing: Any) -> Any:
     """The model inside DistributedDataParallel and torch.compile, so that a checkpoint fits with and without them."""
     while True:

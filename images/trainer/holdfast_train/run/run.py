@@ -55,8 +55,7 @@ class Run:
     Under torchrun, make the process group first. Each rank saves its share; objects that differ between ranks go into
     `per_rank`. Random number generators are always part of a checkpoint. Outside a Holdfast pod nothing is saved or
     reported, and the loop runs as it would without Holdfast. `config` (a mapping, a dataclass, a Namespace) and `rules`
-    say what a resume should find unchanged: see `holdfast_train.format.program`. `step`: how many steps are done.
-    `resumed_from`: the step of the checkpoint, None if training began at step 0.
+    say what a resume should find unchanged: see `holdfast_train.format.program`.
     """
 
     def __init__(
@@ -78,8 +77,8 @@ class Run:
         self._slow = SlowRanks()
         self._boundary = StepBoundary((*self._objects.values(), *self._per_rank.values()), self._slow.begin_step)
         self._loops = StepLoops(self._boundary, self._count)
-        self.step = 0
-        self.resumed_from: int | None = None
+        self._step = 0
+        self._resumed_from: int | None = None
         self._environment = environment
         self._goal: int | None = None
         self._progress = Progress()
@@ -109,12 +108,12 @@ class Run:
                 self._one_run.begin()
                 self._start(self._environment)
                 if self._ranks.size > 1 and not self.left:
-                    self._agreement.start(self.step, agreed=self._ranks.share(self._save_is_due(ahead=1)))
+                    self._agreement.start(self._step, agreed=self._ranks.share(self._save_is_due(ahead=1)))
             if self._complete is None:
                 self._boundary.watch((*self._objects.values(), *self._per_rank.values()))
         except HoldfastTrainError as error:
             self._one_run.end(None)
-            self._ending.exit_with(error, self.step)
+            self._ending.exit_with(error, self._step)
         return self
 
     def __exit__(
@@ -124,7 +123,7 @@ class Run:
             return
         DATA_WAIT.thread = None
         found = self._loops.end()
-        if found is None and self.resumed_from is None and not self.left:
+        if found is None and self._resumed_from is None and not self.left:
             found = self._boundary.work.error_of_end()
         error = found if error is None else error
         if self._environment is None:
@@ -135,7 +134,7 @@ class Run:
         try:
             if error is None and self.has_stepped:  # a loop of another shape has ended in a step
                 self._count()
-            self._ending.end(error, self.step, asked=self._boundary.is_put_off)
+            self._ending.end(error, self._step, asked=self._boundary.is_put_off)
             if error is None:
                 self._agreement.close()
         finally:
@@ -148,6 +147,22 @@ class Run:
                 self._checkpointer.close(is_complete=is_complete)
 
     # What the loop calls.
+
+    @property
+    def step(self) -> int:
+        """How many steps are done."""
+        self._loops.note_place_asked()
+        return self._step
+
+    @step.setter
+    def step(self, step: int) -> None:
+        self._step = step
+
+    @property
+    def resumed_from(self) -> int | None:
+        """The step of the checkpoint, None if training began at step 0."""
+        self._loops.note_place_asked()
+        return self._resumed_from
 
     @property
     def left(self) -> bool:
@@ -182,12 +197,12 @@ class Run:
         # A notice may have come during the restore: then no step begins. Later ones are agreed on in the loop.
         is_first = self._environment is not None and loop == 1 and not self._must_stop
         if is_first and self._ranks.any(self._notice.is_given)[0]:
-            self._ending.leave(self.step)
+            self._ending.leave(self._step)
         while not self._must_stop:
             self._loops.begin_step(loop)
             self._boundary.begin_body()
             try:
-                yield self.step
+                yield self._step
             except GeneratorExit:  # the program has left the loop
                 self._loops.leave(loop)
                 raise
@@ -198,8 +213,11 @@ class Run:
     @property
     def should_stop(self) -> bool:
         """True if the loop has to end: at the goal or after `finish`, if training was complete before, or to leave."""
-        self._loops.note_asked(should_stop=self._must_stop)
-        return self._must_stop
+        must_stop = self._must_stop
+        self._loops.note_asked(should_stop=must_stop)
+        if must_stop or (self._environment is not None and self._environment.goal_steps is not None):
+            self._loops.note_place_asked()
+        return must_stop
 
     @property
     def _must_stop(self) -> bool:
@@ -207,7 +225,7 @@ class Run:
 
     @property
     def _is_at_end(self) -> bool:
-        return self._has_ended or (self._goal is not None and self.step >= self._goal)
+        return self._has_ended or (self._goal is not None and self._step >= self._goal)
 
     def finish(self) -> None:
         """End the training after the step that runs, or here between two steps, because the program has decided so.
@@ -245,8 +263,10 @@ class Run:
         return DATA_WAIT.over(data)
 
     def advance(self, loss: Any = None, samples: float = 0.0) -> None:
-        """Count one step as done. `steps` calls it; a loop without `steps` calls it and checks `should_stop`.
+        """Count one step as done. `steps` calls it; a loop without `steps` calls it and checks `should_stop`, which is
+        true at `goal.steps` of the job too.
 
+        Ask `step` before the first call: in an attempt that resumes, a loop over epochs would begin at its first one.
         Begins a save if one is due. FencedError if a newer attempt has started, AlreadyCompleteError if an earlier one
         has completed the training, StateError in a loop over `steps`.
         """
@@ -254,6 +274,10 @@ class Run:
             raise StateError(
                 "run.advance() was called in a loop over run.steps, which counts its steps itself: remove the call"
             )
+        if self._environment is not None:
+            objects = (*self._objects.values(), *self._per_rank.values())
+            self._loops.check_place(resumed_from=self._resumed_from, objects=objects)
+            self._goal = self._environment.goal_steps if self._goal is None else self._goal
         if loss is not None or samples:
             self.report(loss, samples)
         left = self._loops.take_left()
@@ -265,24 +289,24 @@ class Run:
         """Count a step. Other ranks are not asked for anything."""
         if self._complete is not None:
             raise AlreadyCompleteError(self._complete)
-        self.step += 1
-        self._boundary.reach(self.step)
-        if self._environment is not None and self._guard.note(self.step, self._measured.end_step(self.step)):
+        self._step += 1
+        self._boundary.reach(self._step)
+        if self._environment is not None and self._guard.note(self._step, self._measured.end_step(self._step)):
             self._agreement.ask()
 
     def _act(self) -> None:
         """Do with all ranks what has to be done after the step that was counted."""
         if self._environment is None:
             return
-        if self._progress.count_step(self.step):
+        if self._progress.count_step(self._step):
             self._progress.state = "training"
             self._poke()
             if self._checkpointer is not None:
                 self._checkpointer.prepare()  # now, because the first step has made the optimizer's state
             tell_modules(self._environment)
         # At its end training saves in any case, and a completed one is better than one that left.
-        if self._agreement.is_agreed(self.step) and not self._is_at_end:
-            self._agreement.meet("act", self.step)
+        if self._agreement.is_agreed(self._step) and not self._is_at_end:
+            self._agreement.meet("act", self._step)
             self._act_together()
         due = self._ranks.size > 1 and not self._must_stop and self._save_is_due(ahead=1)
         if due and (self._checkpointer is None or self._checkpointer.has_room()):
@@ -304,7 +328,7 @@ class Run:
         if save:
             self._boundary.work.tell_at_save()
         if leave and (not is_open or urgent):
-            self._ending.leave(self.step, obstacle=obstacle or "another rank is inside a step" if is_open else "")
+            self._ending.leave(self._step, obstacle=obstacle or "another rank is inside a step" if is_open else "")
         elif is_open:
             self._saving.requested |= save  # it stays due, also if `every` is a number of steps
             self._boundary.is_put_off = put_off
@@ -328,7 +352,7 @@ class Run:
             return False
         if self._ranks.size == 1 and not self._boundary.is_inside:
             return self._save(SAVE_PATIENCE)
-        self._boundary.put_off(self.step)
+        self._boundary.put_off(self._step)
         self._agreement.ask_and_wait()  # no rank waits for another one here, which may be in its next step by now
         return False
 
@@ -352,7 +376,7 @@ class Run:
         self._complete = self._ranks.share(self._complete)
         if restored is not None:
             self._resume(restored, program)
-        if self.resumed_from is None:
+        if self._resumed_from is None:
             rng.restore_host(generators)
         if self._complete is not None:
             self._saving.start(self._complete)
@@ -361,7 +385,7 @@ class Run:
             return
         skip(restored, self._objects.values(), self._ranks, self._checkpoints, storage.uri)
         self._slow.start(environment, self._ranks, self._objects.values(), self._progress, self._poke)
-        self._guard.start(self.step, is_on=(own := environment.settings).non_finite != "Ignore", spike=own.spike)
+        self._guard.start(self._step, is_on=(own := environment.settings).non_finite != "Ignore", spike=own.spike)
         self._faults = Faults(environment, self._guard, self._ranks, self._checkpoints, storage, self._objects)
         self._saving.start(None if restored is None else restored.step_in(storage.uri))
         self._saving.requested |= restored is not None and not restored.is_stored
@@ -374,7 +398,7 @@ class Run:
             on_change=self._poke,
             metrics=lambda: decimals(self._measured.of_step),
             clean=self._guard.clean,
-            resumed=self.resumed_from,
+            resumed=self._resumed_from,
         )
         self._measured.series = self._checkpointer.series
         self._ending.begin_saving(self._checkpoints, self._checkpointer, self._faults)
@@ -388,7 +412,7 @@ class Run:
         self._notice = Notice(
             environment.settings.grace,
             on_given=self._on_notice,
-            on_second_sigterm=lambda: self._ending.leave_now(self.step),
+            on_second_sigterm=lambda: self._ending.leave_now(self._step),
             folder=environment.verdict_folder,
         )
         if self._ranks.first and environment.settings.operator_url:
@@ -435,7 +459,7 @@ class Run:
     def _resume(self, restored: Restored, program: Program) -> None:
         if not put_back(restored, self._ranks, self._objects, self._per_rank, program=program, rules=self._rules):
             return
-        self.step = self.resumed_from = restored.step
+        self._step = self._resumed_from = restored.step
         assert self._environment is not None
         # A node may be lost between the last checkpoint and the record that training is complete.
         self._has_ended = restored.program.words.get(ENDED) == self._environment.identity.job_uid
@@ -445,7 +469,7 @@ class Run:
         elif not has_position((*self._objects.values(), *self._per_rank.values())):
             data = (
                 f"no sampler or data loader is among the objects of Run: unless the program itself goes to step "
-                f"{self.step} in its data, the data starts at its beginning again"
+                f"{self._step} in its data, the data starts at its beginning again"
             )
             note = f"{note}; {data}" if note else data
         say(f"resumed from step {restored.step} ({restored.uri})" + (f"; {note}" if note else ""))
@@ -455,17 +479,17 @@ class Run:
     def _save_is_due(self, ahead: int = 0) -> bool:
         """True, on rank 0, if a save is due after this step, or after `ahead` more."""
         env, has_log = self._environment, self._checkpoints is not None
-        return env is not None and has_log and self._saving.is_due(self.step, env.settings.every, ahead)
+        return env is not None and has_log and self._saving.is_due(self._step, env.settings.every, ahead)
 
     def _save_between_steps(self, *, wait: bool) -> None:
         """Save this step. `wait`: until it is committed, because the program has asked for the save."""
         if wait:
             self._save(SAVE_PATIENCE)
         elif self._checkpointer is not None:
-            self._checkpointer.begin(self.step, SAVE_PATIENCE, math.inf)
+            self._checkpointer.begin(self._step, SAVE_PATIENCE, math.inf)
         # A notice may have come during the save: then no further step begins.
         if self._ranks.any(self._notice.is_given)[0]:
-            self._ending.leave(self.step)
+            self._ending.leave(self._step)
 
     def _save(self, patience: float, *, last: bool = False) -> bool:
         """Save this step, and wait until it is committed or until it is time to end: `SaveCoordinator.save`."""
@@ -474,7 +498,7 @@ class Run:
         before, self._progress.state = self._progress.state, "saving"
         self._poke()
         try:
-            return self._checkpointer.save(self.step, patience, self._notice.seconds_left, last=last)
+            return self._checkpointer.save(self._step, patience, self._notice.seconds_left, last=last)
         finally:
             self._progress.state = before
 

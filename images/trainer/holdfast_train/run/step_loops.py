@@ -2,10 +2,12 @@
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from holdfast_train.errors import HoldfastTrainError, StateError
+from holdfast_train.format.stateful import may_have_place
 from holdfast_train.run.step_boundary import StepBoundary
+from holdfast_train.say import say
 
 
 class StepLoops:
@@ -19,6 +21,9 @@ class StepLoops:
     A program may leave a loop inside a step: by `break`, or by `zip(loader, run.steps(...))` where the loader ends.
     That step is counted at once if the program has trained it, with `count`; what follows a step, such as a save, is
     done when the program begins another one.
+
+    A loop without `run.steps` has to ask where training is: `for epoch in range(epochs)` begins at its first epoch
+    again in an attempt that resumes, and would train all its steps once more.
     """
 
     def __init__(self, boundary: StepBoundary, count: Callable[[], None]) -> None:
@@ -27,6 +32,7 @@ class StepLoops:
         self._goal: float = -1  # of the newest loop; above all numbers if it has none
         self._may_go_on = False  # the program has asked whether it has to stop, and it has not
         self._left_step: bool | None = False  # True: the step in which a loop was left is counted; None: nobody knows
+        self._knows_place = False  # the program has asked how many steps are done, or its loops are those of run.steps
         self._error: HoldfastTrainError | None = None  # to be raised where the program calls the Run next
         self.enter()
 
@@ -42,6 +48,27 @@ class StepLoops:
     def note_asked(self, *, should_stop: bool) -> None:
         """The program has asked `should_stop`, and this is the answer."""
         self._may_go_on = not should_stop
+
+    def note_place_asked(self) -> None:
+        """The program has asked how many steps are done, or whether a goal that the Run knows is reached."""
+        self._knows_place = True
+
+    def check_place(self, *, resumed_from: int | None, objects: Iterable[object]) -> None:
+        """A step is counted outside of all loops over steps. Say once if the program does not know where training is:
+        it has not asked, and none of its `objects` can tell it."""
+        if self._knows_place or may_have_place(objects):
+            return
+        self._knows_place = True
+        effect = (
+            "an attempt that resumes would begin this loop at its first step again, and train too many"
+            if resumed_from is None
+            else f"{resumed_from} steps are done, and if the loop begins at its first step again, it trains too many"
+        )
+        say(
+            f"the program counts its steps with run.advance(), and has not asked run.step or run.resumed_from before "
+            f"the first one: {effect}. Write `while run.step < steps and not run.should_stop:`, or begin at epoch "
+            f"run.step // steps_of_an_epoch"
+        )
 
     def check_reader(self) -> None:
         """StateError where another thread or process than the one that has entered the Run asks for a step.
@@ -67,6 +94,7 @@ class StepLoops:
                 f"place of `for epoch in range(epochs):`, or run.steps((epoch + 1) * steps_of_an_epoch) inside it"
             )
         self._number += 1
+        self._knows_place = True
         return self._number
 
     def begin_step(self, loop: int) -> None:

@@ -559,3 +559,47 @@ def test_outside_a_pod_steps_that_are_read_ahead_are_refused() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     with pytest.raises(StateError, match="trained none of them"), Run(model=model, optimizer=optimizer) as run:
         assert list(run.steps(3)) == [0, 1, 2]
+
+
+def epochs_with_advance(p: Program) -> None:
+    for _ in range(EPOCHS):
+        for batch in p.batches:
+            p.train(batch)
+            p.run.advance()
+            if p.run.should_stop:
+                return
+
+
+# Breaks if a loop over epochs silently trains all its steps once more after a resume, or if one that asks is blamed.
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_loop_that_does_not_know_its_place_is_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asks: bool
+) -> None:
+    for attempt, words in (
+        (1, "an attempt that resumes would begin"),
+        (2, "13 steps are done, and if the loop begins"),
+    ):
+        program = Program(f"{tmp_path}/prefix", attempt, 13 if attempt == 1 else None)
+        with program.run as run:
+            while asks and not run.should_stop and run.step < TOTAL:
+                program.train(program.batches[0])
+                run.advance()
+            if not asks:
+                epochs_with_advance(program)
+        assert (words in capsys.readouterr().err) is not asks
+
+
+# Breaks if a loop without run.steps never reaches the goal of the job.
+@pytest.mark.parametrize("stop_after", [None, 13, TOTAL])
+def test_the_goal_of_the_job_ends_a_loop_with_advance(tmp_path: Path, stop_after: int | None) -> None:
+    done = 0
+    for attempt in (1, 2):
+        program = Program(f"{tmp_path}/prefix", attempt, stop_after if attempt == 1 else None)
+        where = environment(f"file://{tmp_path}/prefix", attempt, HOLDFAST_GOAL_STEPS=str(TOTAL))
+        program.run = Run(model=program.model, optimizer=program.optimizer, environment=where)
+        with program.run as run:
+            while not run.should_stop:
+                program.train(program.batches[0])
+                run.advance()
+        done += program.done
+    assert (done, run.step, run.left) == (TOTAL, TOTAL, False)
