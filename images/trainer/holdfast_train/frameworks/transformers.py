@@ -103,6 +103,7 @@ class _Training:
         self._trainer = trainer
         self._stack = stack
         self._loop = TrainerLoop(trainer)
+        self._steps: Iterator[int] | None = None  # until the Trainer's own loop begins
         self._has_begun = False
         self._loss: Any = None
         self._resumed: dict[str, Any] | None = None  # the generators, until the first batch after a resume is read
@@ -200,6 +201,11 @@ class _Training:
 
     def training_step(self, original: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """One batch. The losses of the batches of a step add up to the loss of the step."""
+        if self._steps is None:
+            raise StateError(
+                f"{type(self._trainer).__name__} trains in a loop of its own, which replaces the Trainer's: Holdfast "
+                f"could not save in it. Override compute_loss or training_step in place of it, or use a loop with Run"
+            )
         loss = original(*arguments, **options)
         self._loss = loss if self._loss is None else self._loss + loss
         return loss
@@ -230,7 +236,7 @@ class _Training:
             run.report(loss=self._loss, samples=trainer.get_total_train_batch_size(trainer.args))
             self._loss = None
         self._has_begun = True
-        goes_on = next(self._steps, None) is not None
+        goes_on = self._steps is not None and next(self._steps, None) is not None
         self._end_if_left()
         return goes_on
 

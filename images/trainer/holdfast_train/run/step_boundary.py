@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from holdfast_train.format.stateful import Counts, stepping_ones
+from holdfast_train.run.other_optimizers import OtherOptimizers
 from holdfast_train.run.shown_work import ShownWork
 from holdfast_train.say import say
 
@@ -40,9 +41,12 @@ class StepBoundary:
         self._since = 0  # steps that were counted since an optimizer stepped
         self._sampled: list[Any] = []
         self._hooks: list[Any] = []
+        self._others: OtherOptimizers | None = None
 
     def watch(self, objects: Iterable[Any]) -> None:
-        """Notice the steps of the optimizers among `objects`."""
+        """Notice the steps of the optimizers among `objects`, and of others that train a model among them."""
+        objects = list(objects)
+        self._others = OtherOptimizers(objects, self.note_step)
         optimizers = [one for one in objects if hasattr(one, "param_groups")]
         found = stepping_ones(optimizers)
         self._hooks = [one.register_step_post_hook(self.note_step) for one in found]
@@ -54,6 +58,8 @@ class StepBoundary:
         """Remove the hooks from the optimizers."""
         for hook in self._hooks:
             hook.remove()
+        if self._others is not None:
+            self._others.close()
         self._hooks, self._sampled = [], []
 
     def note_step(self, *_: Any) -> None:
@@ -119,6 +125,8 @@ class StepBoundary:
         is_seen = self._has_stepped or self._has_report or self.is_put_off or not self._is_in_body
         self.work.end_step(is_seen=is_seen or any(map(_has_new_gradient, self._sampled)))
         self._is_in_body = False
+        if self._others is not None:
+            self._others.end_step(step)
         for thing in self._counting:
             thing.trained(step)
         if self._has_stepped:

@@ -56,6 +56,19 @@ def test_a_version_without_a_hook_is_refused(tmp_path: Path) -> None:
         train(given)
 
 
+# Breaks if a training without a checkpoint is taken for one that Holdfast saves.
+@pytest.mark.usefixtures("pod")
+def test_a_trainer_with_a_loop_of_its_own_is_refused(tmp_path: Path) -> None:
+    given = trainer(tmp_path)
+
+    def loop(**_: Any) -> None:
+        given.training_step(given.model, next(iter(given.get_train_dataloader())))
+
+    given._inner_training_loop = loop
+    with pytest.raises(StateError, match="trains in a loop of its own"):
+        train(given)
+
+
 # Breaks if a program needs a pod, or if the Trainer is left changed.
 def test_outside_a_pod_the_trainer_trains_as_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOLDFAST_JOB", raising=False)

@@ -1,6 +1,7 @@
 """A checkpoint of step n has the state of n steps: a save that is asked for inside a step is put off to its end."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -233,3 +234,69 @@ def test_a_save_does_not_wait_for_ever(
         assert saved == {None, *range(3 if steps else 5, 11)}
         run.left = True
     assert ("no optimizer that Run was given has stepped in 5 steps" in capsys.readouterr().err) is not steps
+
+
+# Breaks if a resume silently goes on without the state of an optimizer, or without what it has trained.
+@pytest.mark.parametrize(
+    ("given", "other", "said"),
+    [
+        ("model", "Adam", "(Adam) that Run was not given has trained step {}: its state will be in no checkpoint"),
+        (
+            "model and optimizer",
+            "Adam",
+            "(Adam) that Run was not given has trained step {}: its state will be in no checkpoint",
+        ),
+        ("model", "SGD", ""),  # it has no state
+        ("model and optimizer", "of another model", "the parameters that it trains will be in no checkpoint"),
+        ("model and optimizer", "of an inner loop", ""),
+        ("its own object", "Adam", ""),  # which may contain it
+    ],
+)
+def test_an_optimizer_that_run_was_not_given_is_told(
+    capsys: pytest.CaptureFixture[str], given: str, other: str, said: str
+) -> None:
+    model, apart = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+    first = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    trained = model if other in ("Adam", "SGD") else apart
+    second = (torch.optim.SGD if other == "SGD" else torch.optim.Adam)(trained.parameters(), lr=0.1)
+    objects: dict[str, Any] = {"model": model} | ({"optimizer": first} if "optimizer" in given else {})
+    with Run(**({"own": Own(model)} if given == "its own object" else objects)) as run:
+        for step in run.steps(30):
+            used = [first] if step < 3 and "optimizer" in objects else [second]
+            for optimizer in [second, first] if other == "of an inner loop" else used:
+                optimizer.zero_grad()
+                (model if optimizer is first else trained)(torch.ones(1, 2)).sum().backward()
+                optimizer.step()
+            run.report(loss=1.0)
+    told = capsys.readouterr().err
+    said = said.format(4 if "optimizer" in objects else 1)
+    assert (told.count(said) == told.count("that Run was not given") == 1) if said else "was not given" not in told
+
+
+class Own:
+    """An object of the program with a model in it."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model = model
+
+    def state_dict(self) -> Any:
+        return self.model.state_dict()
+
+    def load_state_dict(self, state: Any) -> Any:
+        return self.model.load_state_dict(state)
+
+
+def test_saves_go_on_with_an_optimizer_that_run_was_not_given(tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 1)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9) for _ in range(2)]
+    prefix = f"{tmp_path}/prefix"
+    with Run(model=model, optimizer=optimizers[0], environment=environment(f"file://{prefix}", every=Every(2))) as run:
+        for step in run.steps(8):
+            settle(run)
+            optimizers[step > 2].zero_grad(set_to_none=False)
+            model(torch.ones(1, 2)).sum().backward()
+            optimizers[step > 2].step()
+        settle(run)
+        saved = [int(Path(key).name[:12]) for key in FolderStorage(prefix).keys("manifests/")]
+        run.left = True
+    assert saved == [2, 4, 6]
