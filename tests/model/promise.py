@@ -24,6 +24,7 @@ from holdfast_cli.simulate.machines import Watched
 from holdfast_cli.simulate.traces import Trace, read_traces
 from holdfast_research import trial
 from holdfast_research.economy import Market, Outcome, Setting, playback, run
+from holdfast_research.steps import at_gap, longest_step
 from holdfast_research.synthetic import comb, siren, sniper, weather, zones
 
 GAP = 600
@@ -185,8 +186,8 @@ def _spy(random: Random, setting: Setting) -> Case:
 def _recorded(recorded: Sequence[Trace], random: Random, setting: Setting) -> Case:
     """One trace or several, from a step of its own each; where they end, Spot is out."""
     chosen = random.sample(list(recorded), random.randint(1, min(MAX_ZONES, len(recorded))))
-    gap = gcd(GAP, *(trace.step for trace in chosen))
-    fine = [trace.at_gap(gap) for trace in chosen]
+    gap = gcd(GAP, *map(longest_step, chosen))
+    fine = [at_gap(trace, gap) for trace in chosen]
     made = [playback(trace, random.randrange(len(trace))) for trace in fine]
     return _case("recorded", replace(setting, gap=gap), made)
 

@@ -25,6 +25,7 @@ from holdfast_research import baselines, trial
 from holdfast_research.economy import Setting, playback, run
 from holdfast_research.errors import StudyError
 from holdfast_research.omniscient import Window, optimum
+from holdfast_research.steps import at_gap, longest_step
 from holdfast_research.trial import OWN
 
 DAY = 86_400
@@ -101,7 +102,7 @@ class Study:
         A trace whose gap is not whole minutes is read in steps of a minute, or of a part of one if its gap is shorter.
         """
         spans = (self.work, self.changeover, self.lost_work)
-        return gcd(*(int(span.total_seconds()) for span in spans), *(trace.step for trace in traces))
+        return gcd(*(int(span.total_seconds()) for span in spans), *map(longest_step, traces))
 
     def steps(self, load: float, gap: int) -> int:
         """How many steps of `gap` seconds a job of this load has until its deadline."""
@@ -210,7 +211,7 @@ def _job_taken(window: _Window) -> list[Row]:
 
 @lru_cache(maxsize=64)
 def _at_gap(traces: tuple[Trace, ...], gap: int) -> tuple[Trace, ...]:
-    return tuple(trace.at_gap(gap) for trace in traces)
+    return tuple(at_gap(trace, gap) for trace in traces)
 
 
 def _job(study: Study, window: _Window) -> list[Row]:

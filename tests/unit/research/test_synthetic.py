@@ -18,7 +18,8 @@ def test_the_same_seed_gives_the_same_weather():
 
 def test_old_spells_last():
     """Of the spells that reach 40 minutes, 3/8 end in the next 80 for a weight of 1/2: 1 - (60 / 140) ** 0.5."""
-    spells = [steps for seed in range(40) for _, steps in list(weather(seed, 4000, Climate(0.5, 0.5)).spells())[:-1]]
+    seen = [weather(seed, 4000, Climate(0.5, 0.5)).up for seed in range(40)]
+    spells = [steps for up in seen for steps in [len(list(same)) for _, same in groupby(up)][:-1]]
     young = sum(steps <= 4 for steps in spells) / len(spells)
     assert young == pytest.approx(1 - (20 / 60) ** 0.5, abs=0.03)
     old = [steps for steps in spells if steps > 4]

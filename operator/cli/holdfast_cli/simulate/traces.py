@@ -23,7 +23,6 @@ from holdfast_cli.simulate.errors import TraceError
 MAX_BYTES = 32 * 1024 * 1024
 MAX_STEPS = 4_000_000
 MAX_GAP = 86_400
-MINUTE = 60
 
 _UP, _DOWN = b"\x01", b"\x00"
 
@@ -56,37 +55,6 @@ class Trace:
         """The first step after `step` with another state; the trace's length if there is none. A scan of memory."""
         found = self.up.find(_DOWN if self.is_up(step) else _UP, step)
         return len(self.up) if found < 0 else found
-
-    def age(self, step: int) -> int:
-        """For how many seconds, at the start of `step`, the state has been the same, as far as the trace shows."""
-        return (step - 1 - self.up.rfind(_DOWN if self.is_up(step) else _UP, 0, max(step, 0))) * self.gap
-
-    def spells(self) -> Iterator[tuple[bool, int]]:
-        """The spells in order: True if Spot was up, and the number of steps."""
-        step = 0
-        while step < len(self.up):
-            end = self.next_change(step)
-            yield self.is_up(step), end - step
-            step = end
-
-    @property
-    def step(self) -> int:
-        """Seconds of the longest step in which a study can read the trace: whole minutes, or a part of a minute."""
-        if self.gap % MINUTE == 0:
-            return self.gap
-        return max(seconds for seconds in range(1, min(self.gap, MINUTE) + 1) if MINUTE % seconds == 0)
-
-    def at_gap(self, gap: int) -> "Trace":
-        """The same availability in steps of `gap` seconds, not longer than those of the trace. Raises ValueError.
-
-        If `gap` does not divide the trace's gap, a change comes at the next step, so less than `gap` late.
-        """
-        if not 1 <= gap <= self.gap:
-            raise ValueError(f"gap must be 1 s to the {self.gap} s of the trace; got {gap}")
-        if gap == self.gap:
-            return self
-        steps = len(self.up) * self.gap // gap
-        return Trace(self.name, gap, bytes([self.up[step * gap // self.gap] for step in range(steps)]))
 
 
 def read_trace(path: Path, gap: int = 600, ending: str | None = None) -> Trace:

@@ -124,41 +124,13 @@ def test_a_trace_is_checked(gap, up):
 
 
 @given(SAMPLES)
-def test_changes_and_ages(up):
+def test_changes(up):
     trace = Trace("zone", 600, up)
     for step in range(len(up)):
         after = next((later for later in range(step, len(up)) if up[later] != up[step]), len(up))
-        before = next((past for past in range(step, -1, -1) if up[past] != up[step]), -1)
-        assert (trace.next_change(step), trace.age(step)) == (after, (step - before - 1) * 600)
-    assert b"".join(bytes([up]) * steps for up, steps in trace.spells()) == up
+        assert trace.next_change(step) == after
     assert not trace.is_up(len(up))
     assert not trace.is_up(-1)
-
-
-@given(SAMPLES, st.sampled_from([600, 300, 200, 1]))
-def test_a_finer_trace_is_the_same(up, gap):
-    coarse = Trace("zone", 600, up)
-    fine = coarse.at_gap(gap)
-    assert all(fine.is_up(second // gap) == coarse.is_up(second // 600) for second in range(0, 600 * len(up), 100))
-
-
-@given(SAMPLES)
-def test_where_the_gap_does_not_divide_a_change_comes_at_the_next_step(up):
-    trace = Trace("zone", 195, up)
-    found = trace.at_gap(60)
-    assert len(found) == len(up) * 195 // 60
-    assert all(found.is_up(step) == trace.is_up(step * 60 // 195) for step in range(len(found)))
-
-
-@pytest.mark.parametrize("gap", [0, 601])
-def test_a_gap_that_is_too_long_is_refused(gap):
-    with pytest.raises(ValueError, match=f"gap must be 1 s to the 600 s of the trace; got {gap}"):
-        Trace("zone", 600, b"\1").at_gap(gap)
-
-
-@pytest.mark.parametrize(("gap", "step"), [(600, 600), (60, 60), (195, 60), (90, 60), (45, 30), (7, 6), (1, 1)])
-def test_the_longest_step_misses_no_spell(gap, step):
-    assert Trace("zone", gap, b"\1").step == step
 
 
 def test_folders_are_read_in_the_order_of_names(tmp_path):
