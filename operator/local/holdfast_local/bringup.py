@@ -103,7 +103,8 @@ def start_all(state: ClusterState, report: Report) -> None:
         start_part(state, "kube-apiserver", wait=False)
         if config.s3:
             wait_ready(state, "s3")
-            _create_bucket(state)
+            if state.s3 is not None:
+                state.s3.client().create_bucket(Bucket=state.s3.bucket)
         wait_ready(state, "kube-apiserver")
         for name in ("kube-controller-manager", "kube-scheduler"):
             start_part(state, name, wait=False)
@@ -192,23 +193,6 @@ def _is_met(state: ClusterState, *condition: str) -> bool:
     except LocalError:
         return False
     return True
-
-
-def _create_bucket(state: ClusterState) -> None:
-    import boto3  # noqa: PLC0415 - slow to import, and only `up` needs it
-    from botocore.config import Config as BotoConfig  # noqa: PLC0415
-
-    if state.s3 is None:
-        return
-    client = boto3.client(
-        "s3",
-        endpoint_url=state.s3.endpoint,
-        region_name=state.s3.region,
-        aws_access_key_id=state.s3.access_key,
-        aws_secret_access_key=state.s3.secret_key,
-        config=BotoConfig(s3={"addressing_style": "path"}, retries={"total_max_attempts": 2}, proxies={}),
-    )
-    client.create_bucket(Bucket=state.s3.bucket)
 
 
 _READY: dict[str, Callable[[ClusterState], bool]] = {

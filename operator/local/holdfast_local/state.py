@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -22,6 +22,20 @@ class S3Access(BaseModel):
     secret_key: str
     region: str = "us-east-1"
     bucket: str = "runs"
+
+    def client(self) -> Any:
+        """A client of boto3. No proxy of the user's environment is between it and the server."""
+        import boto3  # noqa: PLC0415 - slow to import, and few commands need it
+        from botocore.config import Config  # noqa: PLC0415
+
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name=self.region,
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+            config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 2}, proxies={}),
+        )
 
 
 class ClusterState(BaseModel):

@@ -1,22 +1,12 @@
 """Read a job's commit log directly from the bucket."""
 
-import boto3
-from botocore.config import Config
-
 from holdfast_local.state import S3Access
 from holdfast_train.commitlog.records import Record, decode
 
 
 def commit_log(s3: S3Access, prefix: str) -> list[Record]:
     """Every record of the log below the prefix, in order. CheckpointCorruptError if one is damaged."""
-    client = boto3.client(
-        "s3",
-        endpoint_url=s3.endpoint,
-        aws_access_key_id=s3.access_key,
-        aws_secret_access_key=s3.secret_key,
-        region_name=s3.region,
-        config=Config(s3={"addressing_style": "path"}, proxies={}),
-    )
+    client = s3.client()
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=s3.bucket, Prefix=f"{prefix}/log/")
     keys = sorted(item["Key"] for page in pages for item in page.get("Contents", ()))
     bodies = (client.get_object(Bucket=s3.bucket, Key=key)["Body"].read() for key in keys)
