@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import hashlib
+import io
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CONNECT_SECONDS: Final = 5
 READ_SECONDS: Final = 20
+LARGE_BYTES: Final = 64 << 10
 PART_BYTES: Final = 64 << 20
 PARALLEL: Final = min(16, max(4, 2 * (os.cpu_count() or 1)))  # connections; one to a real store carries about 0.1 GB/s
 _DENIED: Final = frozenset(
@@ -204,7 +206,9 @@ class S3Storage:
 
     def _put(self, key: str, body: bytes | bytearray, **options: str) -> bool:
         digest = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-        self._client.put_object(**self._target(key), Body=body, ContentMD5=digest, **options)
+        # A file is sent in blocks: a socket has as much time for one block as for all bytes at once.
+        sent = body if len(body) <= LARGE_BYTES else io.BytesIO(body)
+        self._client.put_object(**self._target(key), Body=sent, ContentMD5=digest, **options)
         return True
 
     def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: RateLimit | None = None) -> None:

@@ -1,7 +1,7 @@
 """Uploads of large objects to S3: several parts at once, directly from the caller's memory, checked by the store.
 
 boto3 sends the requests. It accepts bytes, or a file that it reads in blocks of 16 KiB, but not memory without a copy.
-`Window` is a file whose blocks are views of 1 MiB, which go to the socket without a copy.
+`Window` is a file whose blocks are views of 64 KiB, which go to the socket without a copy.
 
 Checks: each part carries its CRC-64/NVME, which the store compares with the received bytes. The store compares the
 checksum of the whole object again when it joins the parts. If the caller gives the checksums of the manifest, these
@@ -28,7 +28,9 @@ from holdfast_train.storage.checksums import CHUNK_BYTES
 from holdfast_train.storage.rate_limit import RateLimit
 
 LEAST_PART_BYTES: Final = 16 << 20
-BLOCK_BYTES: Final = 1 << 20
+# A plain socket has the connection's timeout, of 5 seconds, for each block: 13 KB a second are enough. Larger blocks
+# save no time.
+BLOCK_BYTES: Final = 64 << 10
 PART_TRIES: Final = 4
 FIRST_DELAY: Final = 0.1
 _JITTER: Final = random.SystemRandom()  # not the global generator: its numbers belong to the program
