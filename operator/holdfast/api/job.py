@@ -41,15 +41,19 @@ Policy = Literal["Ordered", "Cheapest", "Deadline"]
 ReturnPolicy = Literal["Never", "Eager", "Slack"]
 
 
-_CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-_IS_OPEN: Final = f"has(t.key) ? !(t.key in {list(_CONTROL_PLANE)}) : t.operator != 'Exists'"
+# Distributions taint their control plane by its roles: control-plane, controlplane, master, etcd; some by the add-ons
+# that may run there.
+_ROLE: Final = "node-role.kubernetes.io/"
+_ADD_ONS: Final = "CriticalAddonsOnly"
+_IS_OPEN: Final = f"has(t.key) ? !t.key.startsWith('{_ROLE}') && t.key != '{_ADD_ONS}' : t.operator != 'Exists'"
 
 
 def _too_wide(capacity: "Capacity") -> str | None:
     """The name of the first tier that tolerates what only an administrator may let a tier tolerate."""
     for tier in capacity.tiers:
-        if any(t.key in _CONTROL_PLANE or (t.key is None and t.operator == "Exists") for t in tier.tolerations):
-            return tier.name
+        for t in tier.tolerations:
+            if t.operator == "Exists" if t.key is None else t.key.startswith(_ROLE) or t.key == _ADD_ONS:
+                return tier.name
     return None
 
 
@@ -95,8 +99,9 @@ class Capacity(Model):
         ),
         Rule(
             allowed=(
-                "a tier of a job cannot tolerate every taint, or those of the control plane: name the key of another "
-                "taint, or let an administrator write the tier into a CapacityProfile"
+                "a tier of a job cannot tolerate every taint, or those of the control plane "
+                f"({_ROLE}..., {_ADD_ONS}): name the key of another taint, or let an administrator write the tier into "
+                "a CapacityProfile"
             ),
             cel=(
                 "!has(self.tiers) || self.tiers.all(tier, !has(tier.tolerations) || "

@@ -176,6 +176,9 @@ BAD_CAPACITY: Final[tuple[Bad, ...]] = (
             ("everything", {"operator": "Exists"}),
             ("the-control-plane", {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}),
             ("a-master", {"key": "node-role.kubernetes.io/master", "operator": "Exists"}),
+            ("a-control-plane-in-one-word", {"key": "node-role.kubernetes.io/controlplane", "operator": "Exists"}),
+            ("etcd", {"key": "node-role.kubernetes.io/etcd", "effect": "NoExecute"}),
+            ("critical-add-ons", {"key": "CriticalAddonsOnly", "operator": "Exists"}),
         )
     ),
     Bad(
