@@ -20,13 +20,15 @@ HANDSHAKE_SECONDS = 1.0  # a connection that is older and has shown nothing is i
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What callers without a valid token may take."""
+    """What callers may take, above all those without a valid token."""
 
     unproven: int = 512  # connections at once
     seconds: float = 10.0  # life of an unproven connection, the TLS handshake included
     rate: float = 10.0  # new connections of one source: a second; a proven one does not count
     burst: float = 100.0  # the same, at once
     for_owner: int = 8  # connections that one token's owner keeps; a further one replaces the oldest
+    # until a refusal is sent on a connection that stays open: a refusal costs the processor as much as an answer
+    refusal_seconds: float = 1.0
 
 
 class Link(Protocol):

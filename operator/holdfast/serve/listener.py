@@ -81,7 +81,7 @@ class Listener:
 
     def __init__(self, application: web.Application, connections: Connections, *, idle: float = 75.0) -> None:
         self._connections = connections
-        application.middlewares.append(self._close_unproven)
+        application.middlewares.append(self._bound)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0, keepalive_timeout=idle)
         self._socket: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -138,17 +138,23 @@ class Listener:
             self._connections.expire()
 
     @web.middleware
-    async def _close_unproven(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        """End the connection after an answer to a caller that has shown no valid token."""
+    async def _bound(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        """End the connection after an answer to a caller that has shown no valid token, and let one that has wait for a
+        refusal.
+        """
         try:
             answer: web.StreamResponse = await handler(request)
         except web.HTTPException as error:
-            if not self._connections.is_proven(peer_of(request)):
-                error.force_close()
+            await self._end_or_wait(request, error)
             raise
+        await self._end_or_wait(request, answer)
+        return answer
+
+    async def _end_or_wait(self, request: web.Request, answer: web.StreamResponse) -> None:
         if not self._connections.is_proven(peer_of(request)):
             answer.force_close()
-        return answer
+        elif 400 <= answer.status < 500:
+            await asyncio.sleep(self._connections.bounds.refusal_seconds)
 
 
 async def _bind(host: str | None, port: int) -> socket.socket:

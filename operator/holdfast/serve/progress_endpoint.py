@@ -14,7 +14,7 @@ from aiohttp import web
 
 from holdfast.api.errors import HoldfastError
 from holdfast.serve.auth import Authenticator, Identity, TooManyTokensError, UnknownPodError
-from holdfast.serve.connections import Connections
+from holdfast.serve.connections import Bounds, Connections
 from holdfast.serve.listener import Listener, peer_of
 from holdfast.serve.members import MemberBook
 from holdfast.serve.orders import OrderBoard
@@ -78,6 +78,7 @@ class ProgressServer:
         leading: Callable[[], bool],
         now: Callable[[], datetime],
         report_every: float = EVERY_SECONDS,
+        bounds: Bounds | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._auth = auth
@@ -89,7 +90,7 @@ class ProgressServer:
         self._now = now
         self._report_every = report_every
         self._rates = TokenBuckets(RATE, BURST, PODS, clock)
-        self._connections = Connections()
+        self._connections = Connections(bounds)
         self._listener: Listener | None = None
         self.observe: Callable[[str, int], None] = lambda route, status: None
 

@@ -1,21 +1,26 @@
 """The endpoint over plain HTTP; TLS and real tokens are tested against the real API server."""
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from ssl import CERT_NONE, create_default_context
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession, TCPConnector
 from aiohttp.test_utils import TestClient, TestServer
 from tests.support.operator.fake_api_server import Clock
 
 from holdfast.core.decision import Order
 from holdfast.runtime.errors import ApiError
 from holdfast.serve.auth import Authenticator, Identity
+from holdfast.serve.certs import make_ca, make_serving, server_context
+from holdfast.serve.connections import Bounds
 from holdfast.serve.members import MemberBook
 from holdfast.serve.orders import OrderBoard
-from holdfast.serve.progress_endpoint import ProgressServer, Standing
+from holdfast.serve.progress_endpoint import BURST, ProgressServer, Standing
 from holdfast.serve.reports import ReportBook
 from holdfast_protocol.report import MAX_BODY
 
@@ -27,7 +32,7 @@ TOKENS = {"one": Identity("ns", "p1"), "two": Identity("ns", "p2"), "far": Ident
 
 
 class Site:
-    def __init__(self) -> None:
+    def __init__(self, **more: Any) -> None:
         self.clock = Clock()
         self.leading = True
         self.standing: Standing | None = None
@@ -43,6 +48,7 @@ class Site:
             leading=lambda: self.leading,
             now=self.clock.now,
             clock=self.clock,
+            **more,
         )
         self.client: TestClient[Any, Any]
 
@@ -130,6 +136,29 @@ async def test_one_pod_cannot_flood(site: Site) -> None:
     assert statuses.count(429) == 20
     site.clock.tick(1)
     assert (await site.post())[0] == 200
+
+
+@pytest.mark.parametrize(("token", "path"), [("one", "/orders"), ("nobody", "/orders"), ("one", "/nothing")])
+async def test_a_refused_request_keeps_its_connection_and_nothing_else_waiting(token: str, path: str) -> None:
+    """Breaks if one pod takes the operator's processor with requests that are refused as fast as it sends them."""
+    site = Site(bounds=Bounds(refusal_seconds=3600.0))
+    port = await site.server.start("127.0.0.1", 0, server_context(make_serving(make_ca(), ["127.0.0.1"])))
+    url, trusting = f"https://127.0.0.1:{port}{URL}", create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, CERT_NONE
+
+    def bearer(mark: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {mark}{FOR_US}"}
+
+    async with ClientSession(connector=TCPConnector(ssl=trusting)) as one, ClientSession() as other:
+        for _ in range(int(BURST)):
+            async with one.get(f"{url}/orders", headers=bearer("one")) as answer:
+                assert answer.status == 200
+        refused = asyncio.create_task(one.get(url + path, headers=bearer(token)).__aenter__())
+        async with other.get(f"{url}/orders", headers=bearer("wrong"), ssl=trusting) as answer:
+            assert answer.status == 401, "without a valid token the answer comes at once, and ends the connection"
+        assert not refused.done()
+        refused.cancel()
+    await site.server.stop()
 
 
 async def test_orders_by_long_poll(site: Site) -> None:
