@@ -26,7 +26,17 @@ def pause_reason(draft: Draft) -> PauseReason | None:
     if draft.status.misconfigured:
         return EndReason.MISCONFIGURED
     found = budget_forecast(draft)
-    return EndReason.BUDGET_EXCEEDED if found is not None and found.pause else None
+    is_over = _stays_paused(draft) if found is None else found.pause
+    return EndReason.BUDGET_EXCEEDED if is_over else None
+
+
+def _stays_paused(draft: Draft) -> bool:
+    """True if the job is paused for a budget that nobody has changed since, while no tier says what an attempt costs:
+    its profile is gone.
+    """
+    status, job = draft.status, draft.snapshot.job
+    was_paused = status.suspended_at is not None and status.reason == EndReason.BUDGET_EXCEEDED
+    return was_paused and not draft.snapshot.grid and status.observed_generation == job.metadata.generation
 
 
 def pause_message(draft: Draft) -> str:
@@ -51,12 +61,14 @@ def pause_until_corrected(draft: Draft, attempt: Attempt, reason: str, message: 
 def may_try_again(draft: Draft) -> bool:
     """True if the job was misconfigured, and its next pods may be made from other values, or a person suspends it.
 
-    Another order of its tiers, or one more of them, may be what helps.
+    Another order of its tiers, or one more of them, may be what helps; a profile that is gone is not.
     """
     wrong, snapshot = draft.status.misconfigured, draft.snapshot
     if wrong is None:
         return False
-    return snapshot.job.spec.suspend or wrong.pods != pods_hash(draft.made_from, snapshot.grid)
+    return snapshot.job.spec.suspend or (
+        bool(snapshot.grid) and wrong.pods != pods_hash(draft.made_from, snapshot.grid)
+    )
 
 
 def try_again(draft: Draft) -> None:

@@ -45,7 +45,7 @@ def find_pending(draft: Draft) -> list[Pending]:
     """What is pending of spec, then of the tier. A pod that is yet to be created is made from what spec says then."""
     found, snapshot, current = list[Pending](), draft.snapshot, draft.status.current
     if current is None:
-        return found
+        return [_missing_profile(draft)] if draft.status.suspended_at and not snapshot.grid else found
     created = current.state is not AttemptState.INTENDED
     goes_on = f"attempt {current.number} goes on with the values that it was started with"
     names = [name for name in changed_fields(current, snapshot.job.spec) if name not in PROGRAM] if created else []
@@ -57,14 +57,20 @@ def find_pending(draft: Draft) -> list[Pending]:
     return found
 
 
+def _missing_profile(draft: Draft, goes_on: str = "") -> Pending:
+    """The profile is gone; `goes_on`: what goes on without it."""
+    profile = draft.snapshot.job.spec.capacity.profile
+    todo = "a new start needs the profile: create it, or name another one in spec.capacity.profile"
+    return Pending(PROFILE_NOT_FOUND, f"capacity profile {profile} does not exist: {goes_on}{todo}")
+
+
 def _pending_of_tier(draft: Draft, current: Attempt) -> Pending:
     """Why the attempt's tier is not in the grid as its pods are made, and what follows."""
     tier, grid, profile = current.tier, draft.snapshot.grid, draft.snapshot.job.spec.capacity.profile
     also = ", also in pods that replace lost ones" if current.nodes > 1 else ""
     goes_on = f"attempt {current.number} goes on with tier {tier.name} as it was started with{also}"
     if not grid:
-        todo = "a new start needs the profile: create it, or name another one in spec.capacity.profile"
-        return Pending(PROFILE_NOT_FOUND, f"capacity profile {profile} does not exist: {goes_on}; {todo}")
+        return _missing_profile(draft, f"{goes_on}; ")
     where = f"capacity profile {profile}" if profile else "spec.capacity.tiers"
     if (now := find_tier(grid, tier.name)) is None:
         listed = ", ".join(one.name for one in grid)

@@ -16,17 +16,22 @@ from tests.support.decisions.snapshots import (
     status,
     tier,
 )
+from tests.unit.core.table.policy_cases import PAUSED
 from tests.unit.core.table.row_cases import ACQUIRING, FENCED, INTENDED, RUNNING, SPOT_ITN, Case
 from tests.unit.core.table.successor_cases import GOING, LEAVING, SAYS, follower, given
 
 from holdfast.api.attempt import EndKind
 from holdfast.api.knowledge import TierKnowledge
 from holdfast.api.names import ANNOTATION_MOVE
+from holdfast.api.status import Misconfigured
 
 PROFILE = {"profile": "grid"}
 CHANGED = {**TIERS[0], "nodeSelector": {"tier": "spot", "zone": "b"}}
 ONLY_CHANGED, FIRST_CHANGED = {"tiers": [CHANGED]}, {"tiers": [CHANGED, *TIERS[1:]]}
 RESTS = TierKnowledge(tier="spot", fruitless=3, rests_until=at(900))
+BUDGET = {**PROFILE, "budget": "0.25"}
+OVER_BUDGET = status(**PAUSED, phase="Suspended", reason="BudgetExceeded", observed_generation=1)
+WRONG = Misconfigured(reason="CommandNotFound", tier="spot", pods="before", at=at(-9))
 LOST = attempt(2, INTENDED, retry_at=at(-1))
 
 
@@ -53,6 +58,21 @@ CASES = (
     Case("the budget is used up while the profile is gone",
          snapshot(job(status(FENCED), capacity={**PROFILE, "budget": "0.1"}), pod(), reports=[SAYS]), ("suspend",),
          {"state": "Draining", "reason": "BudgetExceeded"}),
+    Case("the profile is deleted while it is paused for its budget", snapshot(job(OVER_BUDGET, capacity=BUDGET)), (),
+         {"phase": "Suspended", "reason": "BudgetExceeded", "events": ["SettingsPending"], "created": []}),
+    Case("the profile is there again while it is paused for its budget",
+         snapshot(job(OVER_BUDGET, capacity=BUDGET), profile=profile()), (),
+         {"phase": "Suspended", "reason": "BudgetExceeded"}),
+    Case("the budget is raised while the profile is gone",
+         snapshot(job(OVER_BUDGET, capacity={**PROFILE, "budget": "9"}, meta={"generation": 2})), ("resume",),
+         {"phase": "Acquiring", "reason": "ProfileNotFound"}),
+    Case("the profile is deleted while it is suspended",
+         snapshot(job(status(attempt=1, suspended_at=at(-9), phase="Suspended"), capacity=PROFILE, suspend=True)), (),
+         {"phase": "Suspended", "reason": "Suspended", "events": ["SettingsPending"]}),
+    Case("the profile is deleted while it waits for a correction",
+         snapshot(job(status(attempt=1, suspended_at=at(-9), phase="Suspended", misconfigured=WRONG),
+                      capacity=PROFILE)), (),
+         {"phase": "Suspended", "reason": "CommandNotFound", "events": ["SettingsPending"]}),
     Case("a move while the profile is gone",
          snapshot(job(status(FENCED), capacity=PROFILE, meta={"annotations": {ANNOTATION_MOVE: "r1 dedicated"}}), pod(),
                   reports=[SAYS]), ("move",),
