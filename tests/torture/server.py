@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
-import boto3
 import torch
 from tests.support.trainer.stores import environment
 from tests.torture import trainer
@@ -199,8 +198,6 @@ class _Server:
 
 def _warm() -> None:
     """What each process would do first, done once before they are forked."""
-    session = boto3.session.Session()
-    boto3.session.Session = lambda **_: session
     open_retrying(environment("s3://bucket/prefix", checkpoint_endpoint="http://127.0.0.1:1"), "s3://bucket/x")
     torch.set_num_threads(1)
     expected("warm", 1)  # the first step of an optimizer imports half of torch

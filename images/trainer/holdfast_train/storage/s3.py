@@ -1,4 +1,4 @@
-"""A storage in an S3 bucket, through boto3."""
+"""A storage in an S3 bucket, through botocore."""
 
 import base64
 import contextlib
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import boto3
 import botocore.exceptions
 from botocore.config import Config
 
@@ -144,17 +143,16 @@ class S3Storage:
         """
         check(self._server, self._bucket, self._where)
         if self._keys is not None:
-            session = self._keys.session()
+            self._session = self._keys.session()
         elif self._credentials.access_key_id is not None:
-            session = session_of_given_keys()
+            self._session = session_of_given_keys()
         else:
-            session = session_of_identity(self._options["config"].proxies, self._options["verify"])
-        self._session = boto3.session.Session(botocore_session=session)
+            self._session = session_of_identity(self._options["config"].proxies, self._options["verify"])
         return self._open_client(self._options)
 
     def _open_client(self, options: dict[str, Any]) -> Any:
         try:
-            return self._session.client("s3", **options)
+            return self._session.create_client("s3", **options)
         except (botocore.exceptions.CredentialRetrievalError, botocore.exceptions.MetadataRetrievalError) as error:
             raise StorageUnreachableError(
                 f"the credentials for {self._where} cannot be read at the moment: {error}"

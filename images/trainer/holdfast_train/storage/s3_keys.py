@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import botocore.credentials
 import botocore.exceptions
+import botocore.loaders
 import botocore.session
 from botocore.config import Config
 
@@ -20,6 +21,8 @@ REREAD_SECONDS: Final = 10.0
 # was stopped for a while does not meet it.
 _LIFETIME: Final = timedelta(days=1)
 _TRIES: Final = 5
+_DESCRIPTIONS: Final = botocore.loaders.Loader()
+"""Of services, for all sessions: to parse them anew for each takes longer than all other work of opening a client."""
 
 
 class KeyFiles:
@@ -85,16 +88,22 @@ def session_of_given_keys() -> Any:
         name: (None, None, files.get(name, default), convert)
         for name, (_, _, default, convert) in botocore.session.Session.SESSION_VARIABLES.items()
     }
-    return botocore.session.Session(session_vars=variables)
+    return _session(session_vars=variables)
 
 
 def session_of_identity(proxies: Mapping[str, str], verify: str | bool) -> Any:
     """A session of botocore that finds keys by itself: variables and files say how. `proxies` and `verify` count for
     the service that gives keys to an identity of the cloud.
     """
-    session = botocore.session.Session()
+    session = _session()
     session.set_default_client_config(Config(proxies=dict(proxies)))
     session.set_config_variable("ca_bundle", verify)
+    return session
+
+
+def _session(**options: Any) -> Any:
+    session = botocore.session.Session(**options)
+    session.register_component("data_loader", _DESCRIPTIONS)
     return session
 
 

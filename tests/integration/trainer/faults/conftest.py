@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Iterator
 
-import boto3.session
 import pytest
 from tests.support.http.fault_proxy import FaultProxy, fault_proxy
 from tests.support.http.s3_server import S3Server
@@ -11,17 +10,6 @@ from tests.support.trainer.troubled_store import PATIENCE, store
 
 from holdfast_train.storage.retrying import RetryingStorage
 from holdfast_train.storage.s3 import S3Storage
-
-
-@pytest.fixture(scope="module")
-def session() -> boto3.session.Session:
-    return boto3.session.Session()
-
-
-@pytest.fixture(autouse=True)
-def one_session(session: boto3.session.Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All storages share a session: a new one reads files for a tenth of a second."""
-    monkeypatch.setattr("holdfast_train.storage.s3.boto3.session.Session", lambda **_: session)
 
 
 @pytest.fixture

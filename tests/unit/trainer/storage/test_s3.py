@@ -7,6 +7,8 @@ from threading import Barrier, Event
 from typing import Any
 
 import botocore.exceptions
+import botocore.loaders
+import botocore.session
 import pytest
 from tests.support.trainer.secret_files import SecretFiles
 
@@ -43,8 +45,9 @@ def answered(code: str, status: int, operation: str = "PutObject") -> StorageErr
             }  # fmt: skip
             raise botocore.exceptions.ClientError(response, operation)
 
-    storage = store("a", "b")
-    storage._opened = Client()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(botocore.session.Session, "create_client", lambda *_, **__: Client())
+        storage = store("a", "b")
     with pytest.raises(StorageError) as found:
         storage.put("key", b"")
     assert code in str(found.value)
@@ -208,30 +211,32 @@ def test_credentials_that_come_late_are_found(monkeypatch: pytest.MonkeyPatch) -
 def test_credential_service_that_hiccups_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked when the client is made, which must not be the end of the pod either."""
 
-    class Session:
-        def __init__(self, **_: Any) -> None:
-            pass
-
-        def client(self, *_: Any, **__: Any) -> None:
-            raise botocore.exceptions.CredentialRetrievalError(provider="container-role", error_msg="503")
-
-    def pause(_seconds: float) -> None:
-        monkeypatch.setattr("holdfast_train.storage.s3.boto3.session.Session", Working)
-
-    class Working(Session):
-        def client(self, *_: Any, **__: Any) -> Any:  # type: ignore[override]
-            return self
-
+    class Client:
         def put_object(self, **_: Any) -> None:
             pass
 
-    monkeypatch.setattr("holdfast_train.storage.s3.boto3.session.Session", Session)
+    def busy(*_: Any, **__: Any) -> None:
+        raise botocore.exceptions.CredentialRetrievalError(provider="container-role", error_msg="503")
+
+    def pause(_seconds: float) -> None:
+        monkeypatch.setattr(botocore.session.Session, "create_client", lambda *_, **__: Client())
+
+    monkeypatch.setattr(botocore.session.Session, "create_client", busy)
     storage = store()
     with pytest.raises(StorageUnreachableError, match="at the moment"):
         storage.put("key", b"")
     patient = RetryingStorage(storage, sleep=pause)
     with patient.within(10):
         patient.put("key", b"")
+
+
+# Breaks if each storage parses botocore's descriptions of services anew: that takes 0.1 s.
+def test_descriptions_of_services_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    store("id", "key")
+    read: list[str] = []
+    monkeypatch.setattr(botocore.loaders.JSONFileLoader, "load_file", lambda _, path: read.append(path))
+    store("id", "key")
+    assert not read
 
 
 def test_half_a_pair_of_keys_is_for_a_person() -> None:
@@ -286,7 +291,7 @@ def test_the_way_to_the_storage_is_also_the_way_to_the_keys_of_an_identity(
     named = S3Server(None, "eu-central-1", ca=str(ca), proxy="http://proxy:3128")
     for server, verify, proxy in ((named, str(ca), "http://proxy:3128"), (S3Server(None, "eu-central-1"), True, None)):
         storage = S3Storage("runs", "x", server)
-        asked = storage._session.client("sts", region_name="eu-central-1")._endpoint.http_session
+        asked = storage._session.create_client("sts", region_name="eu-central-1")._endpoint.http_session
         found = asked._proxy_config.proxy_url_for("https://sts.eu-central-1.amazonaws.com")
         assert (asked._verify, found) == (verify, proxy)
         assert storage._client.meta.config.retries["mode"] == "standard"
