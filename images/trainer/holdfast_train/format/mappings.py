@@ -1,5 +1,6 @@
 """The types of mappings that a checkpoint can contain, and their names in it."""
 
+import json
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -23,6 +24,19 @@ def type_of(value: Any, path: str) -> str:
             f"{', '.join(FACTORIES)}. Return a dict in state_dict()"
         )
     return f"{name} {factory}"
+
+
+def metadata_of(value: Any, path: str) -> Any:
+    """What torch keeps beside the state of a module (the attribute `_metadata`): the versions of its classes, which
+    decide how they load it. StateError if JSON cannot contain it."""
+    about = getattr(value, "_metadata", None)
+    try:
+        is_plain = json.loads(json.dumps(about)) == about
+    except (TypeError, ValueError, RecursionError):
+        is_plain = False
+    if not is_plain:
+        raise StateError(f"{path} has an attribute _metadata that JSON cannot contain; remove it in state_dict()")
+    return about
 
 
 def mapping_of(kind: str, pairs: Iterable[tuple[Any, Any]]) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from holdfast_train.errors import StateError
 from holdfast_train.format.mappings import MAPPINGS, type_of
-from holdfast_train.format.tree import COLUMNS, LONG, Leaf, Tree, Walk
+from holdfast_train.format.tree import COLUMNS, LONG, METADATA, Leaf, Tree, Walk
 
 MISSES: Final = 2
 
@@ -151,10 +151,11 @@ class RepeatedWalk:
 
     def _mapping(self, value: Mapping[Any, Any], old: Tree) -> Tree:
         pairs: Any = old.get("$dict") if isinstance(old, dict) else None
-        if pairs is None or len(pairs) != len(value) or not self._is_of_type(value, old):
+        items = list(value.items())  # at once: another thread may add items
+        if pairs is None or len(pairs) != len(items) or not self._is_of_type(value, old):
             raise _ChangedError
         changed: list[Tree] | None = None
-        for number, ((key, item), (known, of_item)) in enumerate(zip(value.items(), pairs, strict=True)):
+        for number, ((key, item), (known, of_item)) in enumerate(zip(items, pairs, strict=True)):
             if known is not key and (type(known) is not type(key) or known != key):
                 raise _ChangedError
             if type(item) in self._usual:
@@ -168,17 +169,20 @@ class RepeatedWalk:
 
     @staticmethod
     def _is_of_type(value: Mapping[Any, Any], old: Tree) -> bool:
-        """True if the mapping in `old` has the type of `value`, and the same factory."""
-        known = old.get("$type") if isinstance(old, dict) else None
+        """True if the mapping in `old` has the type of `value`, the same factory and the same metadata."""
+        known, about = (old.get("$type"), old.get(METADATA)) if isinstance(old, dict) else (None, None)
+        if about != (getattr(value, "_metadata", None) or None):
+            return False
         if type(value) is dict or known is None:
             return type(value) is dict and known is None
         return known == type_of(value, "")
 
     def _items(self, value: list[Any] | tuple[Any, ...], old: list[Tree]) -> list[Tree]:
+        value = list(value)  # at once: another thread may add items
         if len(value) != len(old):
             raise _ChangedError
         # Numbers of parameters in an optimizer: thousands, and always the same.
-        if set(map(type, value)) == {int} == set(map(type, old)) and list(value) == old:
+        if set(map(type, value)) == {int} == set(map(type, old)) and value == old:
             return old
         found = [self._value(item, of_item) for item, of_item in zip(value, old, strict=True)]
         return old if all(new is of_item for new, of_item in zip(found, old, strict=True)) else found

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 from holdfast_train.errors import StateError
 from holdfast_train.format import columns
-from holdfast_train.format.mappings import MAPPINGS, mapping_of, type_of
+from holdfast_train.format.mappings import MAPPINGS, mapping_of, metadata_of, type_of
 from holdfast_train.format.sharding import Box, is_sharded, own_part
 from holdfast_train.format.strides import Strides, of_array, of_tensor
 
@@ -19,6 +19,8 @@ T = TypeVar("T")
 APART: Final = "differing"  # in the tree of one rank: the trees of objects that differ from those of rank 0
 COLUMNS: Final = "$columns"  # beside the name of a byte string: `columns.encode` made it of a container
 STRIDES: Final = "$strides"  # beside the name of a tensor or an array: see `strides.of_tensor`
+METADATA: Final = "$metadata"  # beside the pairs of a mapping: see `metadata_of`
+_BESIDE: Final = (COLUMNS, METADATA, STRIDES, "$type")  # keys that say more of the value of another key
 LEAST_BYTES: Final = 4096  # of a byte string that is a leaf: in a tree it takes several times its size
 DEEPEST: Final = 100  # levels of containers: a walk, and each reader of JSON, needs some of Python's stack for each
 LONG: Final = 1 << 63  # an int that is not below it is a text: Python reads no decimal of more than 4,300 digits
@@ -144,9 +146,12 @@ class Walk:
             # Pairs, not a JSON object: keys may be numbers (optimizers), and pairs keep their order.
             pairs: list[Tree] = [
                 [k if type(k) is str else self._key(k, path), self.tree(v, self._below(path, k))]
-                for k, v in value.items()
+                for k, v in list(value.items())  # at once: another thread may add items
             ]
-            return {"$dict": pairs} if kind is dict else {"$dict": pairs, "$type": type_of(value, path)}
+            if kind is dict:
+                return {"$dict": pairs}
+            found: dict[str, Tree] = {"$dict": pairs, "$type": type_of(value, path)}
+            return {**found, METADATA: about} if (about := metadata_of(value, path)) else found
         return {"$tuple": self._items(value, path)} if kind is tuple else self._items(value, path)
 
     def _key(self, key: Any, path: str) -> Tree:
@@ -176,7 +181,7 @@ class Walk:
     def _items(self, values: Sequence[Any], path: str) -> list[Tree]:
         return [
             v if type(v) is int and -LONG <= v < LONG else self.tree(v, self._below(path, i))
-            for i, v in enumerate(values)
+            for i, v in enumerate(list(values))
         ]
 
     def _below(self, path: str, key: Any) -> str:
@@ -298,10 +303,13 @@ def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, Form], A
             return [value(v) for v in tree]
         if not isinstance(tree, dict):
             return tree
-        tag, body = next((item for item in tree.items() if item[0] not in (COLUMNS, STRIDES, "$type")), ("", None))
+        tag, body = next((item for item in tree.items() if item[0] not in _BESIDE), ("", None))
         if tag == "$dict" and isinstance(body, list):
             pairs = ((value(k), value(v)) for k, v in map(_pair, body))
-            return mapping_of(str(tree.get("$type", "dict")), pairs)
+            made = mapping_of(str(tree.get("$type", "dict")), pairs)
+            if METADATA in tree:
+                made._metadata = tree[METADATA]
+            return made
         if tag == "$tuple" and isinstance(body, list):
             items = tuple(value(v) for v in body)
             return items if "$type" not in tree else importlib.import_module("torch").Size(items)

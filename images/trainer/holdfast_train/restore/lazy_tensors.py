@@ -88,8 +88,7 @@ def fitted(saved: Any, thing: Any) -> Any:
         }
         return {**saved, "state": state}
     if hasattr(thing, "parameters") and any(map(is_sharded, thing.parameters())):
-        now = thing.state_dict()
-        return {key: _cut(value, now.get(key)) for key, value in saved.items()}
+        return _cut(saved, thing.state_dict())
     if "torch.distributed.tensor" in sys.modules and any(
         lazies(saved)
     ):  # an object whose state_dict gathers the parts of all ranks
@@ -100,7 +99,10 @@ def fitted(saved: Any, thing: Any) -> Any:
 def _cut(value: Any, like: Any) -> Any:
     """This rank's part of `value` if `like` is a DTensor of the same shape. Mappings are cut value by value."""
     if isinstance(value, dict) and isinstance(like, Mapping):
-        return {key: _cut(item, like.get(key)) for key, item in value.items()}
+        found = copy.copy(value)  # of the same type, with its factory and its metadata
+        for key, item in value.items():
+            found[key] = _cut(item, like.get(key))
+        return found
     same = isinstance(value, Lazy) and is_sharded(like) and value.entry.shape == tuple(like.shape)
     return replace(value, like=like) if same else value
 
@@ -155,7 +157,7 @@ def _replaced(value: Any, by: Callable[[Lazy], Any]) -> Any:
     if isinstance(value, Lazy):
         return by(value)
     if isinstance(value, dict):
-        found = copy.copy(value)  # of the same type, and with its factory
+        found = copy.copy(value)  # of the same type, with its factory and its metadata
         for key, item in value.items():
             found[key] = _replaced(item, by)
         return found

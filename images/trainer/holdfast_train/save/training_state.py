@@ -58,8 +58,12 @@ class TrainingState:
         by = {leaf.name: apart_name(rank, leaf.name) for leaf in differing} if rank > 0 else {}
         differing = [leaf._replace(name=by.get(leaf.name, leaf.name)) for leaf in differing]
         begin = len(walk.leaves)
-        state = {"rng": rng.capture(), "objects": {name: thing.state_dict() for name, thing in self.per_rank.items()}}
-        own: list[Tree] = [[name, renamed(walk.tree(x, f"@{rank}/{name}"), by)] for name, x in state.items()]
+        # One by one, as the objects that all ranks share: a resume may want some of them alone.
+        own_objects: list[Tree] = [
+            [name, renamed(walk.tree(thing.state_dict(), f"@{rank}/objects/{name}"), by)]
+            for name, thing in self.per_rank.items()
+        ]
+        own: list[Tree] = [["rng", walk.tree(rng.capture(), f"@{rank}/rng")], ["objects", {"$dict": own_objects}]]
         if rank > 0 and apart.objects:
             own.append([APART, apart_trees(tree, apart, by)])
         walk.leaves = [*alike, *differing, *walk.leaves[begin:]]

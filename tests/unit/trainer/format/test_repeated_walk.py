@@ -132,6 +132,7 @@ OTHERWISE: list[Callable[[Any], Any]] = [
     lambda s: replaced(s["optimizer"]["state"][1], "mean", torch.ones(2, 3).t()),
     lambda s: replaced(s["data"], "order", np.float32(1.0)),
     lambda s: replaced(s["blob"], "nan", 1.0),
+    lambda s: setattr(s["model"], "_metadata", {"": {"version": 2}}),
     lambda s: replaced(s["blob"], "large", b"y"),
     lambda s: s["empty"].__setitem__(1, [torch.ones(1)]),
     lambda s: s["buffer"].pop(),  # too few for columns

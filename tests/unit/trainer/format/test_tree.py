@@ -414,3 +414,19 @@ def test_a_mapping_that_changes_its_type_is_walked_again() -> None:
     walk = RepeatedWalk()
     for value in ({"a": 1}, OrderedDict(a=1), OrderedDict(a=2), {"a": 2}):
         assert walk.walk({"x": value})[1] == Walk().tree({"x": value}, "")
+
+
+def test_a_container_that_grows_while_it_is_walked_is_saved_as_it_was() -> None:
+    """Breaks if a thread of the program that adds items ends the training in a save."""
+    state: dict[str, Any] = {"first": 1, "second": 2}
+    rows: list[Any] = [1, 2]
+
+    class Adding(Walk):
+        def _below(self, path: str, key: Any) -> str:
+            state[f"more {len(state)}"] = 0
+            rows.append(0)
+            return super()._below(path, key)
+
+    assert Adding().tree({"state": state, "rows": rows}, "x") == {
+        "$dict": [["state", {"$dict": [["first", 1], ["second", 2], ["more 2", 0]]}], ["rows", [1, 2, *[0] * 5]]]
+    }

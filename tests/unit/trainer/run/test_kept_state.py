@@ -58,6 +58,40 @@ def test_counts_by_numpy_numbers_and_shared_arrays_come_back(uri: str) -> None:
     assert found.ends[0] is found.ends[1]["first"]
 
 
+class Renamed(torch.nn.Linear):
+    """A layer that had another name for its weight in version 1, as the layers of some libraries."""
+
+    _version = 2
+
+    def _load_from_state_dict(self, state: Any, prefix: str, metadata: Any, *more: Any) -> None:
+        if metadata.get("version", 1) < 2:
+            state[f"{prefix}weight"] = state.pop(f"{prefix}kernel")
+        super()._load_from_state_dict(state, prefix, metadata, *more)
+
+
+def test_a_module_is_loaded_as_the_version_that_saved_it(uri: str) -> None:
+    """Breaks if a layer takes its own state for that of an older version of its class, and changes it."""
+    weights = []
+    for attempt in (1, 2):
+        model = torch.nn.Sequential(Renamed(2, 2))
+        with Run(model=model, environment=environment(uri, attempt)) as run:
+            for _ in run.steps(2):
+                run.report(loss=1.0)
+                run.save()
+        weights.append(model[0].weight.tolist())
+    assert weights[0] == weights[1]
+
+
+def test_many_objects_of_a_rank_are_objects_all_the_same(uri: str) -> None:
+    """Breaks if 1,000 environments of a rank become one byte string, in which a resume finds no object."""
+    for attempt in (1, 2):
+        found = {f"environment-{number}": Values(mean=np.full(2, number * (2 - attempt))) for number in range(1000)}
+        with Run(per_rank=found, environment=environment(uri, attempt)) as run:
+            for _ in run.steps(2):
+                run.report(loss=1.0)
+    assert [one.mean.tolist() for one in found.values()] == [[number, number] for number in range(1000)]
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
