@@ -8,10 +8,12 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import botocore.exceptions
 from botocore.config import Config
+from botocore.parsers import ResponseParserError
 
 from holdfast_train.errors import (
     CheckpointCorruptError,
@@ -31,7 +33,7 @@ from holdfast_train.storage.rate_limit import RateLimit
 from holdfast_train.storage.s3_download import Body
 from holdfast_train.storage.s3_keys import KeyFiles, session_of_given_keys, session_of_identity
 from holdfast_train.storage.s3_server import S3Server
-from holdfast_train.storage.s3_way import FIELD, check, refused_by_proxy, unreachable
+from holdfast_train.storage.s3_way import FIELD, check, check_answer, refused_by_proxy, unreachable
 
 if TYPE_CHECKING:
     from holdfast_train.storage.s3_upload import Uploader
@@ -148,6 +150,7 @@ class S3Storage:
             self._session = session_of_given_keys()
         else:
             self._session = session_of_identity(self._options["config"].proxies, self._options["verify"])
+        self._session.register("after-call.s3", partial(check_answer, self._where))
         return self._open_client(self._options)
 
     def _open_client(self, options: dict[str, Any]) -> Any:
@@ -350,7 +353,7 @@ class S3Storage:
             ) from error
         except botocore.exceptions.ParamValidationError as error:
             raise StorageInvalidError(f"{self._where}: {error}") from error
-        except (botocore.exceptions.BotoCoreError, OSError) as error:
+        except (botocore.exceptions.BotoCoreError, ResponseParserError, OSError) as error:
             raise unreachable(error, self._server, self._where) from error
         self._has_worked = True
         return answer
@@ -377,7 +380,9 @@ class S3Storage:
         if code in _NO_PATHS:
             text = f"{text}; set {FIELD}.addressing to Virtual"
         if code in _DENIED or status in (401, 403):
-            return StorageDeniedError(f"{self._where} refuses {error.operation_name} of {key!r}: {code}: {text}")
+            return StorageDeniedError(
+                f"{self._where} refuses {error.operation_name} of {key!r}: {code or status}: {text}"
+            )
         if create_only and (code == "NotImplemented" or status == 501):
             return StorageNotAtomicError(
                 f"{self._where} does not support create-only writes (If-None-Match): {code}: {text}"

@@ -3,8 +3,9 @@
 import ipaddress
 import re
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from botocore.exceptions import ProxyConnectionError, SSLError
@@ -23,6 +24,17 @@ from holdfast_train.storage.s3_server import S3Server
 FIELD: Final = "spec.checkpoint.storage.s3"
 MOST_CA_BYTES: Final = 1 << 20  # what a ConfigMap may hold
 _TUNNEL: Final = re.compile(r"Tunnel connection failed: (\d+)")  # of http.client, with the status of the proxy
+# What every S3 server says in an answer. A list without it would mean that there is no checkpoint.
+_SAYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "CompleteMultipartUpload": ("ETag",),
+    "CreateMultipartUpload": ("UploadId",),
+    "GetObject": ("ETag", "ContentLength"),
+    "HeadObject": ("ETag", "ContentLength"),
+    "ListMultipartUploads": ("IsTruncated",),
+    "ListObjectsV2": ("IsTruncated",),
+    "PutObject": ("ETag",),
+    "UploadPart": ("ETag",),
+}
 _EXPIRED: Final = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 
 
@@ -35,6 +47,20 @@ def check(server: S3Server, bucket: str, where: str) -> None:
         )
     if server.ca is not None:
         _check_ca(server.ca, where)
+
+
+def check_answer(where: str, *, http_response: Any, parsed: Mapping[str, Any], model: Any, **_: Any) -> None:
+    """StorageUnreachableError if an answer is not that of an S3 server: a proxy, or a page that people should see, may
+    answer any request with success. It is called as boto calls handlers of the event after-call.
+    """
+    missing = [name for name in _SAYS.get(model.name, ()) if name not in parsed]
+    if http_response.status_code < 300 and missing:
+        if body := parsed.get("Body"):
+            body.close()
+        raise StorageUnreachableError(
+            f"{where}: the answer to {model.name} lacks {missing[0]}, which every S3 server sends: something answers "
+            f"in its place; check {FIELD}.endpoint if this lasts"
+        )
 
 
 def _check_ca(path: str, where: str) -> None:
