@@ -233,7 +233,9 @@ def snapshot(job: TrainingJob, *pods: PodView, **changes: Any) -> Snapshot:
 
 def stored(before: TrainingJob, after: TrainingJobStatus) -> TrainingJob:
     """The job as it reads after the API server has taken the status patch."""
-    raw = _merged(before.status.to_object(), merge_patch(before.status, after))
+    if not (patch := merge_patch(before.status, after)):
+        return before
+    raw = _merged(before.status.to_object(), patch)
     return before.model_copy(update={"status": TrainingJobStatus.model_validate(raw)})
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -34,14 +35,21 @@ class Evil:
         return os.mkdir, (str(self.mark),)
 
 
-@pytest.fixture
-def package(make: Callable[..., Path], tmp_path: Path) -> Path:
-    """With pt2 beside onnx."""
-    folder = make()
-    file = folder / "pt2" / "model.pt2"
-    file.parent.mkdir()
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of torch.export."""
+    file = tmp_path_factory.mktemp("exported") / "model.pt2"
     rows = {0: torch.export.Dim("rows", min=1, max=8)}
     torch.export.save(torch.export.export(Doubling(), (torch.from_numpy(X),), dynamic_shapes=(rows,)), file)
+    return file
+
+
+@pytest.fixture
+def package(make: Callable[..., Path], exported: Path) -> Path:
+    """With pt2 beside onnx."""
+    folder = make()
+    (folder / "pt2").mkdir()
+    shutil.copy(exported, folder / "pt2")
     listed(folder)
     return folder
 
