@@ -318,7 +318,7 @@ def _load(name: str, thing: Stateful, state: Any, restored: Restored) -> None:
         do = (
             f"leave {name!r} out of checkpoint.resume.only, or make it as that program made it"
             if restored.only
-            else UNDO
+            else f"{UNDO}; if the program changes its form in its training, make it so before `with Run(...)`"
         )
         raise StateError(f"{name!r} cannot load its state from {restored.uri}: {words}. So {do}") from error
     if isinstance(thing, Positioned) and thing.step != restored.step:

@@ -96,10 +96,14 @@ class ShownWork:
     def _has_changed(self) -> bool:
         torch: Any = sys.modules.get("torch")
         pairs = zip(self._parameters, self._before, strict=True)
-        return any(not torch.equal(_values(parameter), before) for parameter, before in pairs)
+        known = ((_values(parameter), before) for parameter, before in pairs)
+        return any(now is not None and (before is None or not torch.equal(now, before)) for now, before in known)
 
 
 def _values(parameter: Any) -> Any:
-    """The bytes of the first values of `parameter`; of its own shard, if it is sharded."""
+    """The bytes of the first values of `parameter`; of its own shard, if it is sharded. None if it has none yet (lazy)."""
+    torch: Any = sys.modules["torch"]
+    if torch.nn.parameter.is_lazy(parameter):
+        return None
     local = getattr(parameter, "_local_tensor", parameter).detach()
-    return local.reshape(-1)[:VALUES].clone().view(sys.modules["torch"].uint8)
+    return local.reshape(-1)[:VALUES].clone().view(torch.uint8)

@@ -23,6 +23,7 @@ from holdfast_train.progress import Silence
 from holdfast_train.save.arena import Arena, Arenas, Loan
 from holdfast_train.save.capture import Capture, Guard
 from holdfast_train.save.channel import ClosedError
+from holdfast_train.save.first_form import FirstForm
 from holdfast_train.save.frozen import Confirm, Frozen, FrozenNames
 from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.messages import (
@@ -79,6 +80,7 @@ class Saver:
     ) -> None:
         self._open, self._state = opened, state
         self._guard = Guard(state.objects.values())
+        self._first_form = FirstForm(state.objects if opened.rank == 0 else {})
         self.apart = ALL_ALIKE
         self.frozen = Frozen(state.objects.values(), opened.environment.settings, opened.rank)
         self._overlap = True  # copy while training goes on
@@ -131,6 +133,7 @@ class Saver:
         with no_garbage_collection():
             walk, replicated, _, _ = self._state.walk(self._open.rank, self.apart)
             plan = self._plan_for(walk, replicated)
+            self._first_form.tell_changes(has_new_plan=True)
             self.send(UsePlan(replace(plan, copies=())))
             self._sent_plan = plan
         self.shortage = shortage(plan.size * self._arenas.copies, available() if free is None else free)
@@ -166,7 +169,8 @@ class Saver:
         self._check_process()
         self._wait_for_capture()
         walk, replicated, tree, own = self._state.walk(self._open.rank, self.apart)
-        plan = self._plan_for(walk, replicated)
+        before, plan = self._plan, self._plan_for(walk, replicated)
+        self._first_form.tell_changes(has_new_plan=plan is not before)
         frozen = frozen or FrozenNames(CheckpointName.new(step, name.attempt), self.frozen.committed)
         kept, confirm = self.frozen.choose(plan, walk.leaves, frozen, waits=waits)
         if kept is not None:

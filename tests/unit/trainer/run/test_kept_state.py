@@ -92,6 +92,47 @@ def test_many_objects_of_a_rank_are_objects_all_the_same(uri: str) -> None:
     assert [one.mean.tolist() for one in found.values()] == [[number, number] for number in range(1000)]
 
 
+def add_group(model: torch.nn.Sequential, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.add_param_group({"params": list(model[1].parameters())})
+
+
+def add_layer(model: torch.nn.Sequential, optimizer: torch.optim.Optimizer) -> None:
+    model.append(torch.nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (add_group, "'optimizer' has another form than when the program entered Run (parameter group 1)"),
+        (add_layer, "'model' has another form than when the program entered Run (2.weight)"),
+    ],
+)
+def test_a_program_that_changes_the_form_of_its_objects_is_told_at_the_save(
+    uri: str, capsys: pytest.CaptureFixture[str], change: Any, words: str
+) -> None:
+    """Breaks if a training saves what it cannot load, and learns it when its node is lost, in each attempt."""
+    for attempt in (1, 2):
+        model = torch.nn.Sequential(torch.nn.LazyLinear(2), torch.nn.Linear(2, 2))
+        optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1)
+        try:
+            with Run(model=model, optimizer=optimizer, environment=environment(uri, attempt)) as run:
+                for step in run.steps(4):
+                    model(torch.ones(1, 3)).sum().backward()
+                    optimizer.step()
+                    if step == 1:
+                        assert words not in capsys.readouterr().err
+                        change(model, optimizer)
+                    run.save()
+                    if step == 2:
+                        raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            assert attempt == 1
+            assert capsys.readouterr().err.count(words) == 1
+        except SystemExit as error:
+            assert attempt == 2
+            assert "make it so before `with Run(...)`" in str(error.__cause__)
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
