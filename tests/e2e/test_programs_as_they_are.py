@@ -19,7 +19,6 @@ from rich.console import Console
 from tests.e2e.programs.test_guards_and_branches import holdfast
 from tests.support.cluster.training_jobs import Job, Pool, Raw, restarts, submit
 from tests.support.operator.operator_process import OperatorProcess
-from tests.support.trainer.as_it_is import SAVE_STEPS
 from tests.support.trainer.stores import REPOSITORY
 
 from holdfast.api.objects import TrainingJob
@@ -29,6 +28,7 @@ from holdfast_local.cluster import Cluster
 pytestmark = pytest.mark.usefixtures("operator")
 EXAMPLE = yaml.safe_load((REPOSITORY / "examples/as-it-is.yaml").read_text(encoding="utf-8"))["spec"]
 STEPS = {"as_it_is.py": 240, "plain.py": 120}
+SAVE_STEPS = 10
 INTERRUPTIONS = 3
 WITHOUT_FOLDER = str(REPOSITORY / "tests/support/trainer/hugging_face.py")
 
@@ -37,7 +37,7 @@ def start(cluster: Cluster, namespace: str, pool: Pool, notes: Path, *program: s
     """The job of the example, with this program."""
     folder, steps = EXAMPLE["checkpoint"]["folder"], str(STEPS[program[0]])
     command = ["python", str(REPOSITORY / "tests/support/trainer" / program[0]), folder, steps, *program[1:]]
-    env = [{"name": "NOTES", "value": str(notes)}]
+    env = [{"name": "NOTES", "value": str(notes)}, {"name": "SAVE_STEPS", "value": str(SAVE_STEPS)}]
     trainer = {"volumes": EXAMPLE["trainer"]["volumes"], "env": env}
     checkpoint = {name: value for name, value in EXAMPLE["checkpoint"].items() if name != "storage"}
     tiers = [pool.tier(kind) for kind in ("spot", "dedicated", "cpu")]

@@ -1,6 +1,6 @@
 """A training with Hugging Face's Trainer, as its documentation shows it: it knows nothing of Holdfast.
 
-Usage: as_it_is.py FOLDER STEPS SECONDS_A_STEP [jit]. It saves every SAVE_STEPS steps, keeps the newest checkpoint,
+Usage: as_it_is.py FOLDER STEPS SECONDS_A_STEP [jit]. It saves every $SAVE_STEPS steps, keeps the newest checkpoint,
 and resumes from it. With `jit` it also saves on SIGTERM, by the Trainer's own just-in-time checkpoint. At the end it
 prints the losses of all steps and a digest of its weights.
 """
@@ -15,8 +15,6 @@ from pathlib import Path
 import torch
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
-
-SAVE_STEPS = 10
 
 
 def note(text: str) -> None:
@@ -53,7 +51,7 @@ def main(folder: str, steps: str, seconds: str, mode: str = "") -> None:
         max_steps=int(steps),
         per_device_train_batch_size=4,
         logging_steps=1,
-        save_steps=SAVE_STEPS,
+        save_steps=int(os.environ["SAVE_STEPS"]),
         save_total_limit=1,
         report_to="none",
         use_cpu=True,
