@@ -13,6 +13,11 @@ _POLL = 0.05  # seconds
 _BUSY = 3
 
 
+def on_a_busy_machine(timeout: float) -> float:
+    """How many seconds a busy machine has for what a quiet one does within `timeout`."""
+    return timeout * _BUSY
+
+
 def wait_for(predicate: Callable[[], T], timeout: float, what: str | Callable[[], str], every: float = _POLL) -> T:
     """Call `predicate` until its value is true, and return that value.
 
@@ -27,7 +32,7 @@ def wait_for(predicate: Callable[[], T], timeout: float, what: str | Callable[[]
     Raises:
         TimeoutError: it was not true in time.
     """
-    limit, pause = timeout * _BUSY, threading.Event()
+    limit, pause = on_a_busy_machine(timeout), threading.Event()
     deadline = time.monotonic() + limit
     last: object = None
     while True:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import urllib3
 from tests.support.guard import guarded_cluster, temporary_folder
-from tests.support.waiting import wait_for
+from tests.support.waiting import on_a_busy_machine, wait_for
 
 from holdfast.api import names
 from holdfast_local.agent.config import Timings
@@ -21,13 +21,14 @@ from holdfast_local.errors import LocalError
 from holdfast_local.layout import Layout
 
 TIMINGS = Timings(final_phase=0.2)  # longer than the operator needs to act on the end of the containers
+DEFAULTS = {"timings": TIMINGS, "ready_timeout": on_a_busy_machine(60)}
 
 
 @contextmanager
 def running_cluster(**options: Any) -> Iterator[Cluster]:
     """A cluster that is taken down at the end, or when the run is gone. Options are fields of ClusterConfig."""
     with temporary_folder("hf-") as parent, guarded_cluster(parent / "c"):
-        cluster = up(ClusterConfig(root=parent / "c", **{"timings": TIMINGS, **options}))
+        cluster = up(ClusterConfig(root=parent / "c", **{**DEFAULTS, **options}))
         try:
             yield cluster
         finally:
