@@ -19,8 +19,16 @@ from holdfast_train.frameworks.lightning_strategy import refuse_strategy
 from holdfast_train.frameworks.position import Position, Shape
 from holdfast_train.run.run import Run
 
-# Callbacks whose effect depends on how often an epoch begins, or on the time.
-CALLBACKS: Final = ("GradientAccumulationScheduler", "StochasticWeightAveraging", "Timer")
+# Callbacks from which no resume is exact, because of the epochs, the time or the trial steps that they count, or of
+# parameters that they add to the optimizer; and what a program does in place of them.
+CALLBACKS: Final = {
+    "BaseFinetuning": "give the optimizer all parameters at its start, and set requires_grad in the module",
+    "BatchSizeFinder": "choose the batch size before the training",
+    "GradientAccumulationScheduler": "use accumulate_grad_batches",
+    "LearningRateFinder": "choose the learning rate before the training, as by Tuner(trainer).lr_find",
+    "StochasticWeightAveraging": "leave it out",
+    "Timer": "set a number of steps or epochs in place of max_time",
+}
 
 
 class HoldfastCallback(Callback):
@@ -174,7 +182,11 @@ class _Fit:
     def _advance(self, fetcher: Any) -> None:
         """Count the step that is done, and train the next batch."""
         self._loop.restore_callbacks()
-        self._count()
+        if not self._count():  # at the goal of the job, which counts for a Trainer without one
+            self._trainer.should_stop = True
+            fit_loop = self._trainer.fit_loop
+            fit_loop.max_epochs = fit_loop.epoch_progress.current.processed + 1
+            raise StopIteration
         if self._resumed is not None:
             self._trainer.fit_loop.restarting = False  # the validation after the last batch was done before the save
             rng.restore(self._resumed)  # from which the order is drawn, if it was not drawn before
@@ -196,22 +208,23 @@ class _Fit:
             seed_evaluation(loader, seed=self._seed, rank=self._trainer.global_rank)
         self._reset_validation()
 
-    def _count(self) -> None:
-        """Count the step that is done, if there is one."""
+    def _count(self) -> bool:
+        """Count the step that is done, if there is one. False if no other step is to be done."""
         if self._has_begun and self._trainer.global_step == self._run.step:
-            return
+            return True
         if self._has_begun:
             self._run.note_step()  # Lightning accumulates by itself
             logged = self._trainer.callback_metrics.items()
             self._run.report(loss=self.loss, metrics={name: value for name, value in logged if name != "loss"})
         self._has_begun = True
-        self._next_step()
+        return self._next_step()
 
-    def _next_step(self) -> None:
-        """Let the Run count the step. After a notice, end the process."""
-        next(self._steps, None)
+    def _next_step(self) -> bool:
+        """Let the Run count the step. False if no other step is to be done. After a notice, end the process."""
+        goes_on = next(self._steps, None) is not None
         if self._run.left:
             raise SystemExit(0)
+        return goes_on
 
 
 class _Fetched:
@@ -261,8 +274,7 @@ def _refuse(trainer: Any, module: Any) -> None:
                                                "take a batch"),
         "reload_dataloaders_every_n_epochs": (trainer.reload_dataloaders_every_n_epochs, "leave it off"),
         "overfit_batches": (trainer.overfit_batches, "use a smaller data set"),
-        f"the callback {', '.join(callbacks)}": (callbacks, "leave it out; set a number of steps or epochs in place of "
-                                                 "max_time"),
+        f"the callback {', '.join(callbacks)}": (callbacks, "; ".join(CALLBACKS[name] for name in callbacks)),
         f"on_save_checkpoint of {', '.join(others)}": (others, "give the callback state_dict and load_state_dict"),
         f"ModelCheckpoint(monitor={monitored!r})": (monitored, "its best file is on the disk of one node. Use "
                                                     "checkpoint.keep.best of the job in place of it"),

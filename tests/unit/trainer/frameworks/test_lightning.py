@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import EarlyStopping, GradientAccumulationScheduler, ModelCheckpoint
+from lightning.pytorch.callbacks import (
+    BaseFinetuning,
+    EarlyStopping,
+    GradientAccumulationScheduler,
+    LearningRateFinder,
+    ModelCheckpoint,
+)
 from tests.support.trainer.frameworks.slow_data import SlowData
 from tests.support.trainer.inside import give_notice
 from torch.utils.data import DataLoader, IterableDataset
@@ -23,7 +29,7 @@ DATA: Any = torch.randn(10, 4)
 class Module(LightningModule):
     def __init__(self) -> None:
         super().__init__()
-        self.layer = torch.nn.Linear(4, 1)
+        self.layer, self.lr = torch.nn.Linear(4, 1), 0.01
 
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
         loss: torch.Tensor = self.layer(batch).square().mean()
@@ -47,6 +53,16 @@ class Saving(Module):
 class Averaging(Callback):
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         checkpoint["average"] = 1
+
+
+class Thawing(BaseFinetuning):
+    """Trains all parameters from the start, but could add some to the optimizer later."""
+
+    def freeze_before_training(self, pl_module: Any) -> None:
+        """Nothing."""
+
+    def finetune_function(self, pl_module: Any, epoch: int, optimizer: Any) -> None:
+        """Nothing."""
 
 
 class Endless(IterableDataset[Any]):
@@ -91,6 +107,8 @@ def test_a_loader_without_a_position_is_refused(loader: Any, words: str) -> None
         (Saving(), make(), "on_save_checkpoint of the module"),
         (Module(), make((Averaging(),)), "on_save_checkpoint of Averaging"),
         (Module(), make((GradientAccumulationScheduler({0: 2}),)), "the callback GradientAccumulationScheduler"),
+        (Module(), make((Thawing(),)), "the callback BaseFinetuning"),
+        (Module(), make((LearningRateFinder(num_training_steps=2),)), "the callback LearningRateFinder"),
         (Module(), make(max_time="00:00:01:00"), "the callback Timer"),
         (
             Module(),
@@ -114,6 +132,18 @@ def test_it_knows_for_how_long_training_waits_for_batches(monkeypatch: pytest.Mo
     make(max_epochs=2).fit(Module(), DataLoader(data, batch_size=2))
     assert data.read == 20
     assert data.read - 4 <= data.waited < data.read  # the first batches, before the first step is done, do not count
+
+
+# Breaks if a Trainer without a goal trains on, and is not saved, after the goal of the job.
+def test_the_goal_of_the_job_ends_a_training_without_one(
+    pod: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for attempt in (1, 2):
+        pod(attempt)
+        monkeypatch.setenv("HOLDFAST_GOAL_STEPS", "4")
+        trainer = make(max_epochs=-1, min_steps=9)
+        trainer.fit(Module(), DataLoader(DATA, batch_size=4))
+        assert (trainer.global_step, trainer.current_epoch) == (4, 2)
 
 
 class Validated(Module):
