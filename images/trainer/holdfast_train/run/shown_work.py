@@ -23,6 +23,10 @@ class ShownWork:
     all steps are blank: nothing was reported or saved in them, no optimizer has stepped, no gradient has come, and no
     parameter has changed. If then an optimizer steps outside of all steps, they were read ahead for certain.
 
+    Later steps count in any case: one may pass over a batch, or gather data. But a loop may also drop the number of a
+    step, as `zip(steps, loader)` does where the loader ends, if it goes on with the same iterator of steps. So the
+    first blank step after a trained one is told of.
+
     Without `parameters` of optimizers that tell when they step, a blank step may be a trained one: a warning says so.
     """
 
@@ -32,6 +36,7 @@ class ShownWork:
         self._parameters: list[Any] = []
         self._before: list[Any] = []  # their first values, before the first step
         self._has_told = False
+        self._tells_blank = False  # of a step after the first one that was trained
 
     def begin_step(self, parameters: Iterable[Any]) -> None:
         """A step of the loop begins. `parameters`: some of those that the optimizers change, if all of these tell when
@@ -40,15 +45,24 @@ class ShownWork:
             self._parameters = list(parameters)
             self._before = [_values(parameter) for parameter in self._parameters]
 
-    def end_step(self, *, is_seen: bool) -> None:
-        """A step is counted. `is_seen`: the program has done something in it that only training does, or has counted it
-        itself."""
+    def end_step(self, step: int, *, is_seen: bool, is_blank: bool) -> None:
+        """The number `step` is counted. `is_seen`: the program has done something in it that only training does, or has
+        counted it itself. `is_blank`: nothing shows that it has done anything."""
         if self._is_shown:
+            if is_blank and self._tells_blank:
+                self._tells_blank = False
+                say(
+                    f"nothing shows that step {step} was trained: no optimizer has stepped, no gradient has come, and "
+                    f"nothing was reported. It counts all the same. Where a loader ends, zip(steps, loader) drops the "
+                    f"number of a step: call run.steps(goal) in each zip. In a step that trains nothing, call "
+                    f"run.report()"
+                )
             return
         if not is_seen and not self._has_changed():
             self._blank += 1
             return
         self._is_shown = True
+        self._tells_blank = is_seen and bool(self._parameters)
         if self._blank and self._parameters:
             say(
                 f"the program has trained nothing in the first {self._blank} steps of its loop. If it reads the steps "

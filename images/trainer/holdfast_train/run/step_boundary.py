@@ -123,7 +123,9 @@ class StepBoundary:
     def reach(self, step: int) -> None:
         """The number `step` is done; what counts steps learns of it."""
         is_seen = self._has_stepped or self._has_report or self.is_put_off or not self._is_in_body
-        self.work.end_step(is_seen=is_seen or any(map(_has_new_gradient, self._sampled)))
+        is_seen = is_seen or any(map(_has_new_gradient, self._sampled))
+        is_blank = not is_seen and not any(map(_has_unused_gradient, self._sampled))
+        self.work.end_step(step, is_seen=is_seen, is_blank=is_blank)
         self._is_in_body = False
         if self._others is not None:
             self._others.end_step(step)

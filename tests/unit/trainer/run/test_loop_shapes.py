@@ -603,3 +603,21 @@ def test_the_goal_of_the_job_ends_a_loop_with_advance(tmp_path: Path, stop_after
                 run.advance()
         done += program.done
     assert (done, run.step, run.left) == (TOTAL, TOTAL, False)
+
+
+# Breaks if a step whose number zip has dropped goes unnoticed, or if one that says that it trains nothing is blamed.
+@pytest.mark.parametrize("says", [True, False])
+def test_a_step_in_which_nothing_is_trained_is_told_once(capsys: pytest.CaptureFixture[str], says: bool) -> None:
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    with Run(model=model, optimizer=optimizer) as run:
+        steps = run.steps(TOTAL)
+        for _ in range(EPOCHS):
+            for _, batch in zip(steps, [torch.ones(1, 1)] * (BATCHES - 1), strict=False):
+                optimizer.zero_grad()
+                model(batch).sum().backward()
+                optimizer.step()
+            if says:
+                run.report()
+    told = capsys.readouterr().err
+    assert told.count("nothing shows that step 10 was trained") == told.count("nothing shows") == (not says)
