@@ -24,7 +24,8 @@ class DataWait:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.thread: int | None = None  # of the training; nothing is counted before it is known
+        self.thread: int | None = None  # of the training; nothing is counted before it is known, when a step is done
+        self.run_thread: int | None = None  # that has entered a Run, which is not over
         self._depth = 0  # how many loaders of that thread are asked for a batch, one inside the other
         self._begun = 0.0
 

@@ -117,7 +117,7 @@ class _Found(NamedTuple):
 
 
 def _check_thread() -> None:
-    if DATA_WAIT.thread not in (None, threading.get_ident()) and not _in_worker():
+    if DATA_WAIT.run_thread not in (None, threading.get_ident()) and not _in_worker():
         raise StateError(
             "a batch is read in another thread than the one that trains, as if batches were fetched ahead. Random "
             "numbers of the data would be mixed with those of the training, because both threads have the same "

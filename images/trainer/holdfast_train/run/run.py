@@ -99,7 +99,7 @@ class Run:
 
     def __enter__(self) -> Self:
         self._loops.enter()
-        DATA_WAIT.thread = get_ident()
+        DATA_WAIT.run_thread = get_ident()
         try:
             self._environment = self._environment or Environment.read()
             if self._environment is not None:
@@ -121,7 +121,7 @@ class Run:
     ) -> None:
         if self._loops.is_forked:
             return
-        DATA_WAIT.thread = None
+        DATA_WAIT.run_thread = None
         found = self._loops.end()
         if found is None and self._resumed_from is None and not self.left:
             found = self._boundary.work.error_of_end()
