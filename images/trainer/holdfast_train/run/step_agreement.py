@@ -127,13 +127,19 @@ class StepAgreement:
 
     def fail(self, step: int) -> str:
         """Let no rank wait for this one, whose training has failed. Return which rank has ended its training alone,
-        empty if none has."""
+        empty if none has. Takes at most CLOSE_SECONDS: the node of the store may be silent."""
         if not self._is_started or self._error is not None:
             return ""
-        with contextlib.suppress(RuntimeError):  # the store has ended
-            ended = [one for one in self._at_meeting(self._come("fail", step)) if one[1] == "end"]
-            return _who(*ended[0]) if ended else ""
-        return ""
+        ended: list[str] = []
+
+        def come() -> None:
+            with contextlib.suppress(RuntimeError):  # the store has ended
+                ended.extend(_who(*one) for one in self._at_meeting(self._come("fail", step)) if one[1] == "end")
+
+        thread = threading.Thread(target=come, name="holdfast-fail", daemon=True)
+        thread.start()
+        thread.join(CLOSE_SECONDS)
+        return ended[0] if ended else ""
 
     def abandon(self, error: BaseException) -> None:
         """Raise `error` in each method that waits now, and in each that is called from now on."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import pytest
@@ -160,6 +161,23 @@ def test_a_rank_that_fails_lets_no_other_one_wait(pair: World, pool: ThreadPoolE
     assert pair.ranks[0].fail(6) == "rank 1 has ended its training after step 6"
     with pytest.raises(ConnectionError, match="rank 0 has failed after step 6"):
         ends.result(WAIT)
+
+
+# Breaks if a process stays because the node of another rank is silent.
+def test_a_rank_that_fails_does_not_wait_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_agreement, "CLOSE_SECONDS", 0.01)
+    world, answers = World(2), Event()
+
+    class Silent:
+        def set(self, *_: Any) -> None:
+            answers.wait()
+            raise RuntimeError("the store has ended")
+
+    world.ranks[0]._meeting = Silent()
+    world.start(world.ranks[0])
+    assert world.ranks[0].fail(3) == ""
+    answers.set()
+    world.ranks[0].close()
 
 
 def test_a_rank_that_must_leave_does_not_wait_for_one_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
