@@ -74,10 +74,8 @@ def _reason(draft: Draft, s: Situation) -> str | None:
     if current.state is AttemptState.INTENDED:
         if _awaited_profile(draft):
             return PROFILE_NOT_FOUND
-        if current.refusals:
-            return EndReason.POD_REFUSED
         if current.retry_at and s.now < current.retry_at:
-            return "BackOff"
+            return EndReason.POD_REFUSED if current.refusals else "BackOff"
         return WAITING_FOR_ROOM if waiting_for(draft) else "WaitingForOldPod"
     if current.departure:
         return current.departure.reason

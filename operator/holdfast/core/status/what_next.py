@@ -18,7 +18,7 @@ _SAY_IT_ALL: Final = (EndReason.NEVER_ENDED, PROFILE_NOT_FOUND, WAITING_FOR_ROOM
 
 
 def tell_next(draft: Draft) -> None:
-    """Set status.next: one or two sentences, with points in time in UTC. It is called when status changes anyway."""
+    """Set status.next: one or two sentences, with points in time in UTC, and no figure that changes by itself."""
     text = _next(draft)
     if text != draft.status.next:
         draft.set(next=text)
@@ -93,7 +93,7 @@ def _next_of(draft: Draft, attempt: Attempt) -> str:
 def _acquiring(draft: Draft, attempt: Attempt) -> str:
     until, tiers = attempt.acquire_deadline, len(draft.snapshot.grid)
     part = "" if attempt.nodes == 1 else " If only a part of them comes in time, it is given back."
-    if until is None or until <= draft.now or tiers <= 1:
+    if until is None or tiers <= 1 or draft.is_due(until):
         return f"The job waits for {_nodes_of(attempt)}.{part}"
     return f"The job waits until {say_time(until)} for {_nodes_of(attempt)}; then it tries the next tier.{part}"
 
@@ -153,7 +153,7 @@ def _draining(draft: Draft, attempt: Attempt) -> str:
         return f"The job waits: {drain.message}."
     heard = "the program has acknowledged" if drain.acknowledged_at else "the program has not answered yet"
     after = f" Attempt {successor.number} follows on tier {successor.tier.name}." if successor else ""
-    if drain.deadline <= draft.now:
+    if draft.is_due(drain.deadline):
         return f"The time to leave is over ({drain.reason}): the job waits until the pod has ended.{after}"
     must = "save and leave" if draft.status.uses_checkpoints else "leave"
     failing, silent = find_condition(draft, CHECKPOINT_FAILING), find_condition(draft, STORAGE_UNREACHABLE)

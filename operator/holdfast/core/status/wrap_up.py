@@ -76,17 +76,17 @@ def _count_start(draft: Draft) -> None:
 
 
 def _follow_changes(draft: Draft) -> None:
-    """Update cost, forecast and what happens next, if there is another change: they are not a reason to write."""
+    """Update what happens next and, if there is a change, cost and forecast, which are not a reason to write."""
     tiers = draft.snapshot.grid
     for role in Role:
         attempt = draft.attempt(role)
         tier = find_tier(tiers, attempt.tier.name) if attempt else None
         if attempt and tier and (price := tier.price_per_node_hour) != attempt.tier.price_per_node_hour:
             draft.set(**{role: ledger.reprice(attempt, price, draft.now)})
+    tell_next(draft)
     if draft.changed:
         draft.set(ledger=costs_so_far(draft))
         draft.set(forecast=forecast(draft))
-        tell_next(draft)
 
 
 def _look_again(draft: Draft) -> None:

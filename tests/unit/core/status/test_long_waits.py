@@ -48,9 +48,14 @@ def test_a_plain_program_that_does_not_end_after_a_drain_says_so_once_and_is_loo
 
 def test_a_drain_within_its_grace_is_not_called_stuck():
     within = {"deadline": at(98), "deleted_at": at(-1), "kill_at": at(98), "at": at(-6)}
-    decision = settled(snapshot(job(status(leaving(**within))), pod(deleted_at=at(98))))
+    given = snapshot(job(status(leaving(**within))), pod(deleted_at=at(98)))
+    decision = settled(given)
     assert decision.status.reason == "SpotInterruption"
-    assert decision.requeue_at == at(128)
+    assert decision.requeue_at == at(98)
+    assert str(decision.status.next).startswith("The attempt must leave by 2026-11-21T09:01:38Z")
+    later = settled(replace(given, job=stored(given.job, decision.status), now=at(98)))
+    assert later.requeue_at == at(128)
+    assert str(later.status.next).startswith("The time to leave is over"), "nothing else has changed"
 
 
 @pytest.mark.parametrize("state", [AttemptState.STARTING, AttemptState.RUNNING])

@@ -185,6 +185,13 @@ def test_phase_and_reason(current, changes, phase, reason):
     assert (after.phase, after.reason) == (phase, reason)
 
 
+def test_after_the_delay_of_a_refused_pod_the_reason_is_what_the_job_waits_for():
+    waits = attempt(2, AttemptState.INTENDED, retry_at=at(-1), refusals=1)
+    after = settled(snapshot(job(status(waits)), pod(1, deleted_at=at(20)))).status
+    assert after.reason == "WaitingForOldPod"
+    assert after.next == "Attempt 2 starts when the previous attempt has ended."
+
+
 def test_a_job_explains_why_its_pod_is_kept_in_an_outage():
     held = settled(snapshot(running(), pod(5), cluster=nodes(silent("n1"), silent("n2")))).status
     assert held.decision.action == "KeepPod"
