@@ -16,6 +16,7 @@ from holdfast.core.observe.raw import LONG_AGO
 from holdfast.core.observe.room import Ask, Room, asks_of
 
 REMEMBERED: Final = timedelta(hours=1)  # how long a turn counts
+PASSED_OVER: Final = timedelta(minutes=1)  # how long no node is kept for a job that had room, and did not begin
 
 Name = tuple[str, str]  # namespace and name of a job
 Waiting = tuple[str, datetime]  # UID of a job, and since when its attempt waits
@@ -35,7 +36,7 @@ class RoomBook:
         self._turns: dict[str, datetime] = {}  # namespace -> when a training of it last began, if it is not long ago
         self._turns_since = LONG_AGO  # turns before that are forgotten
         self._granted: dict[Waiting, datetime] = {}  # since when one that waits has had room
-        self._passed_over: set[Waiting] = set()  # those that had room for long, and did not begin
+        self._passed_over: dict[Waiting, datetime] = {}  # those that had room, and did not begin, and until when
         self._room: Room | None = None
 
     def note_job(self, key: Name, job: TrainingJob | None) -> None:
@@ -86,16 +87,18 @@ class RoomBook:
                     self._asks.pop(key, None)
             self._changed.clear()
             asks = (ask for asks in self._asks.values() for ask in asks)
-            self._passed_over &= {_key(ask) for found in self._asks.values() for ask in found}
             over = {uid for uid, _ in self._passed_over}
             self._room = Room(cluster, self._held, asks, self._turns, over)
         return self._room
 
     def may_begin(self, cluster: ClusterView, now: datetime) -> set[Name]:
         """The jobs that wait for nodes, and have room now. One that does not begin, such as because an old pod of it
-        lives, is passed over after a while: others need not wait for it.
+        lives, is passed over for a while: others need not wait for it.
         """
         self._forget_turns(now - REMEMBERED)
+        for key in [key for key, until in self._passed_over.items() if until <= now]:
+            del self._passed_over[key]
+            self._room = None
         if not (self._asks or self._changed):
             return set()
         waiting = {_key(one.ask): one.ask for one in self.room(cluster).granted(now) if not one.ask.begun}
@@ -104,7 +107,7 @@ class RoomBook:
         for key in late:
             self._turns[waiting[key].namespace] = now  # that was a turn
         if late:
-            self._passed_over |= late
+            self._passed_over |= dict.fromkeys(late, now + PASSED_OVER)
             self._room = None
         return {(ask.namespace, ask.job) for key, ask in waiting.items() if key not in late}
 

@@ -111,6 +111,21 @@ def test_a_job_that_has_room_and_does_not_begin_keeps_no_node_from_others() -> N
     assert cache.with_room() == {B}, "an edit changes nothing"
 
 
+def test_a_job_that_did_not_begin_has_another_turn_later() -> None:
+    """Breaks if a training whose old pod took long to end is not told of room any more."""
+    now = datetime.now(UTC)
+    cache = Cache(now=lambda: now)
+    for number in range(3):
+        cache.put_node(raw_node(f"n{number}", version=number + 1))
+    cache.put_job(waiting("a"))
+    assert cache.with_room() == {A}
+    now += timedelta(seconds=21)
+    cache.with_room()
+    assert cache.with_room() == set()
+    now += timedelta(seconds=61)
+    assert cache.with_room() == {A}
+
+
 @pytest.mark.parametrize(("hours", "first"), [(0.5, "other"), (2, "ns")])
 def test_a_turn_counts_for_an_hour(hours: float, first: str) -> None:
     """Breaks if the operator keeps the time of a turn for each namespace that ever had one."""
