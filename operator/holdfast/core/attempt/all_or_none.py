@@ -1,9 +1,10 @@
 """A training on several nodes has all of its nodes, or none: it begins when they are free, and never keeps a part.
 
 Where the cluster's nodes are all that there is, its pods are created once a free node is there for each of them
-(`core.observe.room`). Where an autoscaler may bring nodes, they are created at once: it acts only on pods that wait. In
-both cases the operator gives back a part that does not become whole, after a time of its own that no tenant can choose,
-and tries again after a growing pause. So two trainings that each have a part both let go, and the one whose pause is
+(`core.observe.room`). Where an autoscaler may bring nodes, they are created at once: it acts only on pods that wait. A
+training that would be whole with the parts of others waits for these, and they are given back within seconds. In all
+cases the operator gives back a part that does not become whole, after a time of its own that no tenant can choose, and
+tries again after a growing pause. So two trainings that each have a part both let go, and the one whose pause is
 shorter gets all.
 """
 
@@ -62,14 +63,17 @@ def lack_of_room(draft: Draft, attempt: Attempt) -> Lack | None:
 
     One that took over pods creates the others at once: the pods that wait with their memory cost more than a try.
     Where an autoscaler may bring nodes, too few free nodes are no lack. Where enough are free, and others go first, it
-    waits for these: they take their nodes within seconds.
+    waits for these: they take their nodes within seconds. It also waits if it would have all of its nodes with those
+    of trainings that have a part: these give them back within seconds, unless an autoscaler is seen to bring more.
     """
     if not is_waiting(attempt) or inherited(attempt):
         return None
     snapshot = draft.snapshot
     ask = ask_of(snapshot.job, attempt, snapshot.pods, snapshot.config)
     alone, free = len(snapshot.room.free(ask.shape) - ask.closed), max(snapshot.room.left_for(ask, draft.now), 0)
-    if free >= ask.lacks or (alone < ask.lacks and not is_fixed(draft, attempt.tier)):
+    if free >= ask.lacks:
+        return None
+    if alone < ask.lacks and not (is_fixed(draft, attempt.tier) or snapshot.room.suffices_with_parts(ask)):
         return None
     return Lack(ask.lacks, free, alone - free)
 
@@ -152,11 +156,17 @@ def _is_refused(attempt: Attempt) -> bool:
 
 
 def _limit(turn: Turn) -> timedelta:
-    """How long a part may be held: longer where nodes have to come for pods that exist, otherwise seconds."""
+    """How long a part may be held: longer where nodes have to come for pods that exist, otherwise seconds.
+
+    An autoscaler that may be there is hoped for only while no other training waits for the part.
+    """
     draft, attempt = turn.draft, turn.attempt
     config, longest = draft.snapshot.config, draft.snapshot.config.unmatched_acquire_timeout
     nominated = any(pod.nominated for pod in pods_by_rank(draft.snapshot.pods, attempt).values())
-    if _is_refused(attempt) or (is_fixed(draft, attempt.tier) and not nominated):
+    ask = ask_of(draft.snapshot.job, attempt, draft.snapshot.pods, config)
+    draft.wake_in(config.placing_timeout.total_seconds())  # others may come that wait for it
+    short = draft.snapshot.room.must_give_back(ask, draft.now) or (is_fixed(draft, attempt.tier) and not nominated)
+    if _is_refused(attempt) or short:
         return part_limit(attempt, config) + (attempt.nodes - 1) * CREATION
     return min(acquire_timeout(attempt.tier, draft.snapshot.cluster, config), longest)
 
@@ -198,7 +208,7 @@ def gives_part_back(turn: Turn) -> bool:
 
 
 def _is_wanted(draft: Draft, attempt: Attempt) -> bool:
-    return draft.snapshot.room.is_wanted(_held(draft, attempt), draft.snapshot.job.metadata.uid)
+    return draft.snapshot.room.is_wanted(_held(draft, attempt), draft.snapshot.job.metadata.uid, draft.now)
 
 
 def pause_after_giving_back(draft: Draft, attempt: Attempt, times: int) -> timedelta:

@@ -60,6 +60,8 @@ class Ask:
     begun: bool = False
     not_before: datetime | None = None  # no pod of it is created before
     until: datetime | None = None  # of one that has begun: until then free nodes are left to it
+    part: frozenset[str] = frozenset()  # nodes of its own pods, while others of them have none, and none is promised
+    part_since: datetime | None = None  # when the first of its pods was created
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +144,7 @@ class Room:
         found = _Promises(self)
         for one in begun:
             found.add(Grant(one, self.free(one.shape) - one.closed))
-        waiting = [
-            one
-            for one in self._asks
-            if not (one.begun or one.uid in self._passed_over) and (one.not_before is None or one.not_before <= now)
-        ]
+        waiting = [one for one in self._asks if self._waits(one, now)]
         self._left.clear()
         for one in sorted(waiting, key=self._order):
             self._left[one] = found.left(one)
@@ -161,15 +159,39 @@ class Room:
     def _order(self, ask: Ask) -> tuple[datetime, datetime, str]:
         return self._turns.get(ask.namespace, LONG_AGO), ask.since, ask.uid
 
-    def is_wanted(self, nodes: Iterable[str], uid: str) -> bool:
-        """True if a training other than that of the job `uid` would have all of its nodes with these."""
+    def is_wanted(self, nodes: Iterable[str], uid: str, now: datetime) -> bool:
+        """True if a training other than that of the job `uid` waits, and would have all of its nodes with these."""
         names = frozenset(nodes)
-        return any(self._would_do(names, one) for one in self._asks if one.uid != uid and not one.begun)
+        return any(self._would_do(names, one) for one in self._asks if one.uid != uid and self._waits(one, now))
+
+    def _waits(self, ask: Ask, now: datetime) -> bool:
+        """True if it would begin now if it had room."""
+        return not (ask.begun or ask.uid in self._passed_over or (ask.not_before and now < ask.not_before))
 
     def _would_do(self, names: frozenset[str], ask: Ask) -> bool:
-        """True if the ask lacks some of these nodes, and no others."""
+        """True if the ask lacks some of these nodes, and no others but those of parts."""
         usable = (names & large_enough(self._cluster, ask.shape)) - ask.closed
-        return bool(usable) and len(usable | (self.free(ask.shape) - ask.closed)) >= ask.lacks
+        return bool(usable) and self._with_parts(ask, usable) >= ask.lacks
+
+    def suffices_with_parts(self, ask: Ask) -> bool:
+        """True if the ask would have all of its nodes with those of trainings that have a part, and get no new node."""
+        return self._with_parts(ask) >= ask.lacks
+
+    def _with_parts(self, ask: Ask, more: frozenset[str] = frozenset()) -> int:
+        """How many nodes the ask would have with all parts that are given back for it, and with `more`."""
+        parts = (one.part for one in self._asks if one.uid != ask.uid and one.part and not self._grows(one))
+        back = frozenset().union(*parts) & large_enough(self._cluster, ask.shape)
+        return len((more | back | self.free(ask.shape)) - ask.closed)
+
+    def must_give_back(self, ask: Ask, now: datetime) -> bool:
+        """True if another training waits for the ask's part, and no new node shows that an autoscaler completes it."""
+        return bool(ask.part) and not self._grows(ask) and self.is_wanted(ask.part, ask.uid, now)
+
+    def _grows(self, ask: Ask) -> bool:
+        """True if a node that the ask could use was created after its pods."""
+        since, nodes = ask.part_since, self._cluster.nodes
+        made = (nodes[name].created_at for name in large_enough(self._cluster, ask.shape))
+        return since is not None and any(at and at > since for at in made)
 
 
 class _Promises:
@@ -254,9 +276,11 @@ def asks_of(job: TrainingJob | None, pods: Iterable[PodView], config: OperatorCo
 def ask_of(job: TrainingJob, attempt: Attempt, pods: Iterable[PodView], config: OperatorConfig) -> Ask:
     """What one attempt lacks; `pods` are those of its job."""
     alive = [pod for pod in pods if not pod.ended]
-    placed = {rank for rank, pod in pods_by_rank(alive, attempt).items() if pod.node}
+    own = pods_by_rank(alive, attempt)
+    placed = {rank: pod.node for rank, pod in own.items() if pod.node}
     begun = attempt.state is AttemptState.ACQUIRING
     created = attempt.created_at or attempt.raised_at
+    keeps = inherited(attempt) or any(pod.nominated for pod in own.values())
     return Ask(
         namespace=job.metadata.namespace or "",
         job=job.metadata.name,
@@ -268,6 +292,8 @@ def ask_of(job: TrainingJob, attempt: Attempt, pods: Iterable[PodView], config: 
         begun=begun,
         not_before=attempt.retry_at,
         until=created + part_limit(attempt, config) if begun else None,
+        part=frozenset(() if keeps else placed.values()),
+        part_since=min((pod.created_at for pod in own.values() if pod.created_at), default=None),
     )
 
 

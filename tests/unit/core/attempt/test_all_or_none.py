@@ -218,6 +218,72 @@ def test_no_tenant_keeps_a_part_for_longer_than_the_operator_allows():
     assert holds(world) == 0
 
 
+def beside(world: GangWorld, size: int, name: str, **tier: object) -> GangWorld:
+    """A training of another namespace in the same cluster, on a tier that may grow."""
+    spec = {"capacity": {"tiers": [{**GROWING, "acquireTimeout": "7d", **tier}]}}
+    return GangWorld(size=size, spec=spec, name=name, namespace="other", beside=world)
+
+
+def test_a_part_is_not_held_in_hope_of_nodes_while_it_suffices_for_another_training():
+    """Breaks if a tier that never grows lets a training that can never be complete stop all others for minutes."""
+    first = cluster(2, spec={"capacity": {"tiers": [{**GROWING, "acquireTimeout": "7d"}]}})
+    first.settle()
+    second = beside(first, 2, "llm")
+    act(first, second)
+    assert second.created == [], "the part is given back soon"
+    assert second.status.reason == "WaitingForNodes"
+    first.now += timedelta(seconds=21)
+    act(first, second)
+    assert second.status.phase is Phase.RUNNING
+    assert holds(first) == 0
+    first.now += timedelta(seconds=20)
+    act(first, second)
+    assert len([pod for pod in first.pods.values() if not pod.ended]) == 3, "an autoscaler sees its pods again"
+
+
+def test_parts_of_several_trainings_are_given_back_together():
+    first = cluster(2, spec={"capacity": {"tiers": [{**GROWING, "acquireTimeout": "7d"}]}})
+    first.free[:] = ["n1"]
+    first.settle()
+    other = beside(first, 9, "evil")
+    other.decide()
+    first.free[:] = ["n1", "n2"]
+    other.schedule(1)
+    assert (holds(first), holds(other)) == (1, 1)
+    victim = beside(first, 2, "llm")
+    act(first, other, victim)
+    first.now += timedelta(seconds=22)
+    act(first, other, victim)
+    assert victim.status.phase is Phase.RUNNING
+
+
+@pytest.mark.parametrize("seconds", [5, 100])
+def test_a_part_is_held_while_an_autoscaler_brings_nodes(seconds):
+    first = cluster(2, size=4, spec={"capacity": {"tiers": [{**GROWING, "acquireTimeout": "7d"}]}})
+    first.settle()
+    first.now += timedelta(seconds=5)
+    first.nodes["n3"] = node("n3", created_at=first.now)
+    first.free.append("n3")
+    first.settle()
+    second = beside(first, 2, "llm")
+    first.now += timedelta(seconds=seconds)
+    act(first, second)
+    assert holds(first) == 3
+    assert len(second.created) == 2, "an autoscaler sees its pods at once"
+
+
+def test_a_part_is_held_while_the_other_training_pauses():
+    first = cluster(2, spec={"capacity": {"tiers": [{**GROWING, "acquireTimeout": "7d"}]}})
+    first.settle()
+    second = beside(first, 2, "llm")
+    second.decide()
+    paused = second.status.current.model_copy(update={"retry_at": first.now + timedelta(minutes=5)})
+    second.job = second.job.model_copy(update={"status": second.status.model_copy(update={"current": paused})})
+    first.now += timedelta(seconds=30)
+    act(first, second)
+    assert holds(first) == 2
+
+
 def test_a_quota_that_allows_some_pods_keeps_no_node():
     world = cluster(4, size=4)
     world.refuse_after = 1

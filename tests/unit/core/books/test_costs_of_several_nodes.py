@@ -60,7 +60,7 @@ def test_nodes_that_wait_for_the_last_one_use_up_the_budget():
     world = GangWorld(spec={"capacity": {"tiers": [tier], "budget": "2"}})
     world.free = ["n1", "n2"]
     world.settle()
-    for _ in range(100):
+    for _ in range(400):  # every 20 s while it holds a part
         assert world.status.phase is Phase.ACQUIRING
         world.now = world.last.requeue_at
         world.settle()

@@ -106,8 +106,8 @@ def test_nodes_that_the_other_one_cannot_use_are_free():
 @pytest.mark.parametrize(("closed", "wanted"), [((), True), (("n1",), False)])
 def test_who_holds_a_part_learns_that_others_wait_for_it(closed, wanted):
     room = Room(cluster("n1"), {"n1": amounts(WHOLE)}, [ask("a", 1, closed=frozenset(closed))])
-    assert room.is_wanted(["n1"], "u-b") is wanted
-    assert room.is_wanted(["n1"], "u-a") is False, "its own job"
+    assert room.is_wanted(["n1"], "u-b", NOW) is wanted
+    assert room.is_wanted(["n1"], "u-a", NOW) is False, "its own job"
 
 
 NAMES = [f"n{number}" for number in range(6)]
