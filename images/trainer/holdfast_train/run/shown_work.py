@@ -115,7 +115,7 @@ class ShownWork:
 
 
 def _values(parameter: Any) -> Any:
-    """The bytes of the first values of `parameter`; of its own shard, if it is sharded. None if it has none yet (lazy)."""
+    """The bytes of the first values of `parameter`, or of its own shard if it is sharded. None if it has none yet."""
     torch: Any = sys.modules["torch"]
     if torch.nn.parameter.is_lazy(parameter):
         return None
