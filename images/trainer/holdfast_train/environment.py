@@ -10,6 +10,7 @@ from holdfast_protocol import settings, variables
 from holdfast_protocol.document import DocumentError
 from holdfast_protocol.settings import Settings
 from holdfast_train.errors import EnvironmentVariableError
+from holdfast_train.timings import USUAL, Timings
 
 LOCAL_RANKS: Final = "LOCAL_WORLD_SIZE"  # torchrun sets it: processes of this pod
 
@@ -62,7 +63,8 @@ class Environment:
     """What one pod is told. None: the variable is not set.
 
     `predecessor`: the attempt that still trains while this one starts. `pod_ip`: with several nodes. `node_rank`: of
-    this pod among those of several nodes. `keeper`: see KeeperMemory. `ranks`: processes of this pod.
+    this pod among those of several nodes. `keeper`: see KeeperMemory. `ranks`: processes of this pod. `timings`: a pod
+    has the usual ones.
     """
 
     identity: Identity
@@ -76,6 +78,7 @@ class Environment:
     verdict_folder: str | None
     keeper: str | None
     ranks: int
+    timings: Timings = USUAL
 
     @property
     def upload_rate(self) -> float | None:

@@ -3,7 +3,7 @@
 import math
 import os
 from functools import partial
-from typing import Final, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 from holdfast_protocol import reasons, variables
 from holdfast_protocol.lost_peer import says_peer_is_gone
@@ -25,8 +25,7 @@ from holdfast_train.save.last_save import choose_last_save, spare
 from holdfast_train.save.schedule import FINAL_PATIENCE, SaveSchedule
 from holdfast_train.say import say
 from holdfast_train.storage.retrying import RetryingStorage
-
-FAREWELL_SECONDS: Final = 2.0  # for the last report
+from holdfast_train.timings import USUAL, Timings
 
 
 class Save(Protocol):
@@ -54,6 +53,7 @@ class Ending:
         schedule: SaveSchedule,
         save: Save,
         reporter: Reporter | None,
+        timings: Timings = USUAL,
     ) -> None:
         self.left = self.was_complete = False
         self._environment = environment
@@ -64,6 +64,7 @@ class Ending:
         self._schedule = schedule
         self._save = save
         self._reporter = reporter
+        self._timings = timings
         self._storage: RetryingStorage | None = None
         self._checkpoints: Checkpoints | None = None
         self._coordinator: SaveCoordinator | None = None
@@ -125,7 +126,7 @@ class Ending:
         """End this process at the second SIGTERM. Called in a signal handler."""
         last_act = None
         if self._checkpoints is not None and self._storage is not None and self._progress.state == "training":
-            last_act = partial(hand_over, self._checkpoints, self._storage)
+            last_act = partial(hand_over, self._checkpoints, self._storage, self._timings.handover_now)
 
         def write_verdict(message: str) -> None:
             if not self._has_verdict:
@@ -152,7 +153,7 @@ class Ending:
         self._write_verdict(result, step, message=message)
         self._drop_kept()  # the log refuses it after the handover
         if self._checkpoints is not None and self._storage is not None:
-            hand_over(self._checkpoints, self._storage, self._notice.seconds_left(0.0))
+            hand_over(self._checkpoints, self._storage, self._notice.seconds_left(0.0), self._timings)
         self._progress.state = "left"
 
     # At the end of the program.
@@ -260,5 +261,5 @@ class Ending:
 
     def _send_last_report(self) -> None:
         if self._reporter is not None:
-            self._reporter.finish(FAREWELL_SECONDS)
+            self._reporter.finish(self._timings.farewell)
             self._reporter = None

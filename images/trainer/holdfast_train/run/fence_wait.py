@@ -5,22 +5,20 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
 
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.errors import StorageError
 from holdfast_train.ranks import Ranks
 from holdfast_train.run.notice import Notice
 from holdfast_train.say import say
-
-SIGNAL_SECONDS: Final = 0.2  # a signal that comes just before a wait on the queue is handled only when that wait ends
-POLL_SECONDS: Final = 1.0  # between two looks at the log, and between two agreements of the ranks
+from holdfast_train.timings import USUAL, Timings
 
 
 class FenceWait:
     """The wait at the fence. An order, a notice, or a record of the log ends it."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, timings: Timings = USUAL, clock: Callable[[], float] = time.monotonic) -> None:
+        self._timings = timings
         self._clock = clock
         # Not an Event or a Condition: a signal handler must be able to put while its own thread waits in `get`.
         self._reasons: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -60,10 +58,10 @@ class FenceWait:
         return not must_leave
 
     def _next(self) -> str:
-        end = time.monotonic() + POLL_SECONDS
+        end = time.monotonic() + self._timings.fence_look
         while (left := end - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
-                return self._reasons.get(timeout=min(left, SIGNAL_SECONDS))
+                return self._reasons.get(timeout=min(left, self._timings.fence_signal))
         return ""  # the other ranks must not wait longer than this for rank 0
 
     def _watch(self, look: Callable[[], str | None], over: threading.Event) -> None:
@@ -79,4 +77,4 @@ class FenceWait:
                 if reason is not None:
                     self.end(reason)
                     return
-            over.wait(POLL_SECONDS)
+            over.wait(self._timings.fence_look)

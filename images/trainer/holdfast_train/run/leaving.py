@@ -13,15 +13,14 @@ from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.say import say
 from holdfast_train.storage.retrying import RetryingStorage
+from holdfast_train.timings import USUAL, Timings
 
-HANDOVER_SECONDS: Final = 5.0  # after that the end of the pod shows the same
-NOW_SECONDS: Final = 1.0  # the same limit, after a second SIGTERM
 EXIT_SECOND_SIGTERM: Final = 128 + signal.SIGTERM
 
 
-def hand_over(checkpoints: Checkpoints, storage: RetryingStorage, seconds: float) -> None:
+def hand_over(checkpoints: Checkpoints, storage: RetryingStorage, seconds: float, timings: Timings = USUAL) -> None:
     """Write into the log that this attempt commits nothing more. Takes at most `seconds`. Raises nothing."""
-    seconds = min(seconds, HANDOVER_SECONDS)
+    seconds = min(seconds, timings.handover)
     if seconds <= 0:
         say("no time is left to hand over; a successor waits until this pod has ended")
         return
@@ -47,18 +46,18 @@ def end_now(
     *,
     busy: bool,
     verdict: Callable[[str], None],
-    last_act: Callable[[float], None] | None,
+    last_act: Callable[[], None] | None,
 ) -> NoReturn:
     """End this process from a signal handler. Nothing is saved, and nothing is cleaned up.
 
     `verdict` gets a message with `step` and with `newest`, the step of the newest checkpoint. `busy`: a checkpoint is
-    on its way; its writer process goes on with it after this process has ended. `last_act(seconds)` hands over.
+    on its way; its writer process goes on with it after this process has ended. `last_act` hands over.
     """
     try:
         known = "no checkpoint is saved" if newest is None else f"the newest checkpoint is of step {newest}"
         rest = ", and one is on its way" if busy else ""
         verdict(f"second notice to leave, at step {step}: left at once; {known}{rest}")
         if last_act is not None and not busy:  # after a handover the log refuses that checkpoint
-            last_act(NOW_SECONDS)
+            last_act()
     finally:
         os._exit(EXIT_SECOND_SIGTERM)

@@ -33,7 +33,7 @@ from holdfast_train.run.notice import Notice
 from holdfast_train.run.one_run import OneRun
 from holdfast_train.run.rollback import Faults, skip
 from holdfast_train.run.slow_ranks import SlowRanks
-from holdfast_train.run.step_agreement import HELD_SECONDS, StepAgreement
+from holdfast_train.run.step_agreement import StepAgreement
 from holdfast_train.run.step_boundary import StepBoundary
 from holdfast_train.run.step_loops import StepLoops
 from holdfast_train.save.coordinator import SaveCoordinator
@@ -43,6 +43,7 @@ from holdfast_train.save.training_state import TrainingState
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.retrying import RetryingStorage
+from holdfast_train.timings import USUAL
 
 
 class Run:
@@ -80,13 +81,14 @@ class Run:
         self._step = 0
         self._resumed_from: int | None = None
         self._environment = environment
+        self._timings = USUAL if environment is None else environment.timings
         self._goal: int | None = None
         self._progress = Progress()
         self._measured = Measurements(self._progress)
         self._reporter: Reporter | None = None
         self._ranks = Ranks(connect=False)
         self._agreement = StepAgreement()
-        self._fence_wait = FenceWait()  # here: an order may end the wait before it begins
+        self._fence_wait = FenceWait(self._timings)  # here: an order may end the wait before it begins
         self._notice = Notice(0.0)
         self._storage: RetryingStorage | None = None
         self._checkpoints: Checkpoints | None = None
@@ -419,8 +421,9 @@ class Run:
             self._reporter = Reporter(environment, self._progress, self._on_order)
         if ranks.size > 1:
             self._agreement = StepAgreement(
-                ranks.rank, ranks.size, ranks.new_store(), lambda: self._notice.seconds_left() < HELD_SECONDS
-            )
+                ranks.rank, ranks.size, ranks.new_store(),
+                lambda: self._notice.seconds_left() < self._timings.other_ranks, self._timings,
+            )  # fmt: skip
         self._ending = self._make_ending()
         self._notice.listen()
         if self._reporter is not None:
@@ -428,7 +431,10 @@ class Run:
 
     def _make_ending(self) -> Ending:
         known = self._environment, self._ranks, self._notice, self._agreement
-        return Ending(*known, progress=self._progress, schedule=self._saving, save=self._save, reporter=self._reporter)
+        return Ending(
+            *known, progress=self._progress, schedule=self._saving, save=self._save, reporter=self._reporter,
+            timings=self._timings,
+        )  # fmt: skip
 
     def _wait_at_fence(self, environment: Environment, storage: RetryingStorage) -> bool:
         """Wait until the predecessor has handed over. False if a notice comes before that."""

@@ -10,10 +10,9 @@ from typing import Any, Final, Literal
 
 from holdfast_train.errors import StateError
 from holdfast_train.run.attempt_over import watch
+from holdfast_train.timings import USUAL, Timings
 
 ONE_WAIT: Final = timedelta(hours=1)  # for a key of the store; then the wait begins again
-HELD_SECONDS: Final = 5.0  # for which a rank that has to leave waits for the answers of other ranks
-CLOSE_SECONDS: Final = 5.0
 END: Final = b"end"
 ALIKE: Final = (
     "all ranks of a training end after the same step. Let one rank decide, share its decision with "
@@ -44,9 +43,11 @@ class StepAgreement:
         size: int = 1,
         store: Callable[[], Any] = lambda: None,
         must_leave: Callable[[], bool] = bool,
+        timings: Timings = USUAL,
     ) -> None:
         self._rank, self._size = rank, size
         self._must_leave = must_leave
+        self._timings = timings
         self._changed = threading.Condition()
         # Not an Event: a signal handler must be able to ask while its own thread waits here. False: ask no more.
         self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
@@ -127,7 +128,7 @@ class StepAgreement:
 
     def fail(self, step: int) -> str:
         """Let no rank wait for this one, whose training has failed. Return which rank has ended its training alone,
-        empty if none has. Takes at most CLOSE_SECONDS: the node of the store may be silent."""
+        empty if none has. Takes at most self._timings.close: the node of the store may be silent."""
         if not self._is_started or self._error is not None:
             return ""
         ended: list[str] = []
@@ -138,7 +139,7 @@ class StepAgreement:
 
         thread = threading.Thread(target=come, name="holdfast-fail", daemon=True)
         thread.start()
-        thread.join(CLOSE_SECONDS)
+        thread.join(self._timings.close)
         return ended[0] if ended else ""
 
     def abandon(self, error: BaseException) -> None:
@@ -157,23 +158,23 @@ class StepAgreement:
         self._requests.put(False)
         if not self._threads[0].is_alive():
             return
-        self._threads[1].join(CLOSE_SECONDS)
-        end = time.monotonic() + CLOSE_SECONDS
+        self._threads[1].join(self._timings.close)
+        end = time.monotonic() + self._timings.close
         with contextlib.suppress(RuntimeError):  # the store has ended, and with it the threads of the other ranks
             while self._threads[0].is_alive() and time.monotonic() < end:
                 for key in ("asked", "agreed"):
                     self._asking.set(f"{self._round}/{key}", END)
-                self._threads[0].join(CLOSE_SECONDS / 10)
+                self._threads[0].join(self._timings.close / 10)
 
     def _wait_until(self, condition: Callable[[], bool]) -> None:
         begun = time.monotonic()
-        while not self._changed.wait_for(lambda: condition() or self._error is not None, HELD_SECONDS):
+        while not self._changed.wait_for(lambda: condition() or self._error is not None, self._timings.other_ranks):
             self._check_leave(begun)
         if self._error is not None:
             raise self._error
 
     def _check_leave(self, begun: float) -> None:
-        if self._must_leave() and time.monotonic() - begun >= HELD_SECONDS:
+        if self._must_leave() and time.monotonic() - begun >= self._timings.other_ranks:
             raise ConnectionError("must leave, and another rank does not answer: its process hangs or has ended")
 
     def _come(self, purpose: Purpose, step: int) -> int:

@@ -11,28 +11,22 @@ import pytest
 
 from holdfast_train.errors import StorageDeniedError, StorageError, StorageUnreachableError
 from holdfast_train.ranks import Ranks
-from holdfast_train.run import fence_wait
 from holdfast_train.run.fence_wait import FenceWait
 from holdfast_train.run.notice import Notice
+from holdfast_train.timings import Timings
 
 POLL = 60.0
 ALONE = Ranks(connect=False)
 
 
-@pytest.fixture(autouse=True)
-def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fence_wait, "POLL_SECONDS", POLL)
-
-
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fence_wait, "POLL_SECONDS", 0.01)
+SLOW, QUICK = Timings(fence_look=POLL), Timings(fence_look=0.01)
 
 
 class Waiting:
     """A wait at the fence with its notice, in this thread. `looked` is set once the log has been read."""
 
-    def __init__(self) -> None:
-        self.fence_wait = FenceWait()
+    def __init__(self, timings: Timings = SLOW) -> None:
+        self.fence_wait = FenceWait(timings)
         self.notice = Notice(20.0, on_given=self.fence_wait.end)
         self.looked = threading.Event()
         self.looks = 0
@@ -67,6 +61,14 @@ def waiting() -> Iterator[Waiting]:
     found.notice.stop_listening()
 
 
+@pytest.fixture
+def quick() -> Iterator[Waiting]:
+    """One that looks at the log again and again."""
+    found = Waiting(QUICK)
+    yield found
+    found.notice.stop_listening()
+
+
 def test_order_ends_it_at_once(waiting: Waiting, capsys: pytest.CaptureFixture[str]) -> None:
     waiting.then(lambda: waiting.fence_wait.end("ordered to pass the fence (a test)"))
     assert waiting.wait()
@@ -83,17 +85,15 @@ def test_log_ends_it_with_its_first_reading(waiting: Waiting, capsys: pytest.Cap
     assert capsys.readouterr().err.strip().endswith("until: attempt 1 has handed over at step 7")
 
 
-def test_log_is_read_again_and_again(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
-    quick(monkeypatch)
+def test_log_is_read_again_and_again(quick: Waiting) -> None:
     answers = iter([None, None, "attempt 1 has handed over"])
-    assert waiting.wait(lambda: next(answers))
+    assert quick.wait(lambda: next(answers))
 
 
-def test_log_is_read_no_more_afterwards(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_read_no_more_afterwards(quick: Waiting) -> None:
     """Breaks if the thread reads the log as long as training lasts."""
-    quick(monkeypatch)
-    waiting.then(lambda: waiting.fence_wait.end("ordered to pass the fence"))
-    assert waiting.wait()
+    quick.then(lambda: quick.fence_wait.end("ordered to pass the fence"))
+    assert quick.wait()
     for thread in threading.enumerate():
         if thread.name == "holdfast-fence-wait":
             thread.join(5)
@@ -102,32 +102,30 @@ def test_log_is_read_no_more_afterwards(waiting: Waiting, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("error", [StorageUnreachableError("down"), StorageDeniedError("a rotated key")])
 def test_log_that_cannot_be_read_is_said_once(
-    waiting: Waiting, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: StorageError
+    quick: Waiting, capsys: pytest.CaptureFixture[str], error: StorageError
 ) -> None:
-    quick(monkeypatch)
 
     def fail() -> str | None:
-        waiting.looks += 1
-        if waiting.looks == 3:
-            waiting.looked.set()
+        quick.looks += 1
+        if quick.looks == 3:
+            quick.looked.set()
         raise error
 
-    waiting.then(lambda: waiting.fence_wait.end("ordered to pass the fence"))
-    assert waiting.wait(fail)
-    assert waiting.looks >= 3
+    quick.then(lambda: quick.fence_wait.end("ordered to pass the fence"))
+    assert quick.wait(fail)
+    assert quick.looks >= 3
     assert capsys.readouterr().err.count(str(error)) == 1
 
 
-def test_log_that_answers_again_ends_it(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
-    quick(monkeypatch)
+def test_log_that_answers_again_ends_it(quick: Waiting) -> None:
 
     def look() -> str | None:
-        waiting.looks += 1
-        if waiting.looks < 3:
+        quick.looks += 1
+        if quick.looks < 3:
             raise StorageUnreachableError("down")
         return "attempt 1 has handed over"
 
-    assert waiting.wait(look)
+    assert quick.wait(look)
 
 
 @pytest.mark.parametrize("order", [True, False])
@@ -193,13 +191,10 @@ class Pair(Ranks):
 
 
 @pytest.mark.parametrize("told", [None, 0, 1])
-def test_ranks_go_and_leave_together(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], told: int | None
-) -> None:
+def test_ranks_go_and_leave_together(capsys: pytest.CaptureFixture[str], told: int | None) -> None:
     """Also if only one of them has a notice. Only rank 0 reads the log and prints the reason."""
-    quick(monkeypatch)
     barrier, flags = threading.Barrier(2), dict[int, tuple[bool, bool]]()
-    fence_waits = [FenceWait(), FenceWait()]
+    fence_waits = [FenceWait(QUICK), FenceWait(QUICK)]
     notices = [Notice(20.0, on_given=one.end) for one in fence_waits]
     looks = [0, 0]
 

@@ -10,9 +10,9 @@ from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog import records
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
-from holdfast_train.run import leaving
 from holdfast_train.run.leaving import hand_over
 from holdfast_train.storage.retrying import RetryingStorage
+from holdfast_train.timings import USUAL, Timings
 
 
 class Attempt:
@@ -24,8 +24,8 @@ class Attempt:
         self.checkpoints = Checkpoints(self.storage, identity(1), Keep())
         self.checkpoints.start("Auto")
 
-    def hand_over(self, seconds: float) -> None:
-        hand_over(self.checkpoints, self.storage, seconds)
+    def hand_over(self, seconds: float, timings: Timings = USUAL) -> None:
+        hand_over(self.checkpoints, self.storage, seconds, timings)
 
     @property
     def handovers(self) -> int:
@@ -82,14 +82,13 @@ def test_handover_is_tried_again_while_there_is_time(attempt: Attempt) -> None:
 
 @pytest.mark.parametrize(("left", "limit"), [(0.1, 5.0), (100.0, 0.1)])
 def test_a_handover_that_hangs_does_not_delay_the_end(
-    attempt: Attempt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], left: float, limit: float
+    attempt: Attempt, capsys: pytest.CaptureFixture[str], left: float, limit: float
 ) -> None:
     """One try may hang for 20 s; what is left of the grace may be less, and a long grace is not used up for this."""
-    monkeypatch.setattr(leaving, "HANDOVER_SECONDS", limit)
     released = threading.Event()
     attempt.memory.before = lambda _method, _key: (released.wait(30), None)[1]
     started = time.monotonic()
-    attempt.hand_over(left)
+    attempt.hand_over(left, Timings(handover=limit))
     assert time.monotonic() - started < 5
     assert "could not hand over within 0.1 s" in capsys.readouterr().err
     released.set()

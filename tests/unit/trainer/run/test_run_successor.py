@@ -5,14 +5,15 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.http.progress_endpoint import Endpoint
+from tests.support.trainer import stores
 from tests.support.trainer.inside import believe_saves_cost, give_notice, save_in_step
 from tests.support.trainer.runs import verdict
-from tests.support.trainer.stores import environment
 
 from holdfast_protocol.orders import Order
 from holdfast_train import Run
@@ -20,22 +21,21 @@ from holdfast_train.commitlog import records as log
 from holdfast_train.environment import Environment
 from holdfast_train.errors import FencedError, StorageDeniedError, StorageError, StorageUnreachableError
 from holdfast_train.examples.stub import Counter
-from holdfast_train.run import ending, fence_wait
+from holdfast_train.run import ending
 from holdfast_train.storage.folder import FolderStorage
+from holdfast_train.timings import Timings
 
 WAIT = 20.0
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fence_wait, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(ending, "FAREWELL_SECONDS", WAIT)  # a busy machine: the last report is looked at
+def environment(uri: str | None, attempt: int = 1, /, **more: Any) -> Environment:
+    """The last report is looked at, and the machine may be busy."""
+    return replace(stores.environment(uri, attempt, **more), timings=Timings(fence_look=0.01, farewell=WAIT))
 
 
-@pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait for the next poll never ends."""
-    monkeypatch.setattr(fence_wait, "POLL_SECONDS", 3600.0)
+def slow(where: Environment) -> Environment:
+    """A wait for the next look at the log never ends."""
+    return replace(where, timings=replace(where.timings, fence_look=3600.0))
 
 
 def successor(uri: str, attempt: int = 2, /, **more: str) -> Environment:
@@ -213,11 +213,10 @@ def test_its_start_goes_on_after_the_wait(uri: str, endpoint: Endpoint) -> None:
         run.left = True
 
 
-@pytest.mark.usefixtures("slow")
 def test_order_lets_it_go_on(uri: str, endpoint: Endpoint) -> None:
     """The predecessor's pod is gone without a handover: the operator knows that, the log does not."""
     still_training(uri)
-    future = aside(successor(uri, **endpoint.variables), 5)
+    future = aside(slow(successor(uri, **endpoint.variables)), 5)
     endpoint.wait_for(lambda r: r["state"] == "waiting")
     endpoint.order("go", reason="attempt 1 has ended")
     run, _ = future.result(WAIT)
@@ -350,10 +349,9 @@ def test_a_notice_during_the_wait_at_the_fence(
     assert leaving.before.save()
 
 
-@pytest.mark.usefixtures("slow")
 def test_a_drain_order_during_the_wait_at_the_fence(uri: str, endpoint: Endpoint, tmp_path: Path) -> None:
     still_training(uri)
-    future = aside(successor(uri, **endpoint.variables, HOLDFAST_VERDICT_DIR=str(tmp_path)), 5)
+    future = aside(slow(successor(uri, **endpoint.variables, HOLDFAST_VERDICT_DIR=str(tmp_path))), 5)
     endpoint.wait_for(lambda r: r["state"] == "waiting")
     endpoint.order("drain", 9.0, "not needed any more")
     run, _ = future.result(WAIT)

@@ -10,8 +10,8 @@ import torch.distributed
 from tests.support.waiting import wait_for
 
 from holdfast_train.errors import StateError
-from holdfast_train.run import step_agreement
 from holdfast_train.run.step_agreement import StepAgreement
+from holdfast_train.timings import USUAL, Timings
 
 WAIT = 30.0
 
@@ -19,10 +19,12 @@ WAIT = 30.0
 class World:
     """Ranks that share a store. `leaving`: the ranks that have a notice."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, timings: Timings = USUAL) -> None:
         self.store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         self.leaving: set[int] = set()
-        self.ranks = [StepAgreement(rank, size, self.store.clone, self._must_leave(rank)) for rank in range(size)]
+        self.ranks = [
+            StepAgreement(rank, size, self.store.clone, self._must_leave(rank), timings) for rank in range(size)
+        ]
 
     def _must_leave(self, rank: int) -> Callable[[], bool]:
         return lambda: rank in self.leaving
@@ -164,9 +166,8 @@ def test_a_rank_that_fails_lets_no_other_one_wait(pair: World, pool: ThreadPoolE
 
 
 # Breaks if a process stays because the node of another rank is silent.
-def test_a_rank_that_fails_does_not_wait_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_agreement, "CLOSE_SECONDS", 0.01)
-    world, answers = World(2), Event()
+def test_a_rank_that_fails_does_not_wait_for_the_store() -> None:
+    world, answers = World(2, Timings(close=0.01)), Event()
 
     class Silent:
         def set(self, *_: Any) -> None:
@@ -180,9 +181,8 @@ def test_a_rank_that_fails_does_not_wait_for_the_store(monkeypatch: pytest.Monke
     world.ranks[0].close()
 
 
-def test_a_rank_that_must_leave_does_not_wait_for_one_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_agreement, "HELD_SECONDS", 0.01)
-    world = World(2)
+def test_a_rank_that_must_leave_does_not_wait_for_one_that_is_gone() -> None:
+    world = World(2, Timings(other_ranks=0.01))
     world.start(world.ranks[0])
     world.leaving.add(0)
     world.ranks[0].ask()

@@ -1,0 +1,19 @@
+"""`Timings`: how often the parts of a Run look, and how long they wait."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Timings:
+    """In seconds. A test gives other ones to the part that it tests, or to a Run in its `Environment`."""
+
+    fence_look: float = 1.0  # between two looks at the log, and between two agreements of the ranks
+    fence_signal: float = 0.2  # a signal that comes just before a wait on the queue is handled only when that wait ends
+    handover: float = 5.0  # after that the end of the pod shows the same
+    handover_now: float = 1.0  # the same limit, after a second SIGTERM
+    farewell: float = 2.0  # for the last report
+    other_ranks: float = 5.0  # for which a rank that has to leave waits for the answers of other ranks
+    close: float = 5.0  # for the threads of an agreement to end
+
+
+USUAL = Timings()
