@@ -41,7 +41,7 @@ class PodWriter:
         Raises RefusedError if the pod is not accepted, ApiError for an error that may pass.
         """
         try:
-            raw = await self._writer.write("POST", paths.core(key.namespace, "pods"), action.manifest)
+            raw = await self._writer.write("POST", paths.core(key.namespace, "pods"), action.manifest, first=True)
         except ApiError as error:
             if error.already_exists:
                 raw = await self._existing(key, job_uid, action)

@@ -25,6 +25,7 @@ class FairLine(Generic[T]):
     def __init__(self, group_of: Callable[[T], Hashable]) -> None:
         self._group_of = group_of
         self._groups: dict[Hashable, dict[T, float]] = {}  # in the order of their turns
+        self._first: set[T] = set()
         self._count = 0
 
     def __len__(self) -> int:
@@ -33,11 +34,19 @@ class FairLine(Generic[T]):
     def __contains__(self, one: T) -> bool:
         return one in self._groups.get(self._group_of(one), {})
 
-    def put(self, one: T, since: float = 0.0) -> None:
-        """Let it wait at the end of its group. What waits already keeps its place and its time."""
-        if one not in self:
-            self._groups.setdefault(self._group_of(one), {})[one] = since
-            self._count += 1
+    def put(self, one: T, since: float = 0.0, *, first: bool = False) -> None:
+        """Let it wait at the end of its group; if it is a `first` one, before all of its group that are not. What waits
+        already keeps its place and its time.
+        """
+        if one in self:
+            return
+        waiting = self._groups.setdefault(self._group_of(one), {})
+        later = {other: waiting.pop(other) for other in list(waiting) if other not in self._first} if first else {}
+        waiting[one] = since
+        waiting.update(later)
+        if first:
+            self._first.add(one)
+        self._count += 1
 
     def has_next(self, may: May = anyone) -> bool:
         """True if something waits whose group may have a turn."""
@@ -55,6 +64,7 @@ class FairLine(Generic[T]):
         waiting = self._groups.pop(group)
         one = next(iter(waiting))
         del waiting[one]
+        self._first.discard(one)
         self._count -= 1
         if waiting:
             self._groups[group] = waiting
@@ -66,6 +76,7 @@ class FairLine(Generic[T]):
         waiting = self._groups.get(group, {})
         since = waiting.pop(one, None)
         if since is not None:
+            self._first.discard(one)
             self._count -= 1
             if not waiting:
                 del self._groups[group]
@@ -86,11 +97,13 @@ class Waiters:
     def __len__(self) -> int:
         return len(self._line)
 
-    async def wait(self, group: Hashable, give_back: Callable[[], None]) -> None:
-        """Wait for a turn. If this is cancelled when the turn has come already, the turn is given back."""
+    async def wait(self, group: Hashable, give_back: Callable[[], None], *, first: bool = False) -> None:
+        """Wait for a turn; what is `first` goes before the rest of its group. If this is cancelled when the turn has
+        come already, the turn is given back.
+        """
         waiter = asyncio.get_running_loop().create_future()
         self._groups[waiter] = group
-        self._line.put(waiter)
+        self._line.put(waiter, first=first)
         try:
             await waiter
         except asyncio.CancelledError:
@@ -147,12 +160,12 @@ class Turns:
         self._waiters = Waiters()
 
     @asynccontextmanager
-    async def turn(self, group: Hashable) -> AsyncIterator[None]:
-        """Wait for a turn, and have it until the block ends."""
+    async def turn(self, group: Hashable, *, first: bool = False) -> AsyncIterator[None]:
+        """Wait for a turn, and have it until the block ends. What is `first` goes before the rest of its group."""
         if self._places.may_take(group):
             self._places.take(group)
         else:
-            await self._waiters.wait(group, lambda: self._end(group))
+            await self._waiters.wait(group, lambda: self._end(group), first=first)
         try:
             yield
         finally:

@@ -37,13 +37,15 @@ class TokenBucket:
         """Put back a token that `try_acquire` took."""
         self._tokens = min(self._burst, self._tokens + 1)
 
-    async def acquire(self, group: Hashable = None) -> None:
-        """Take a token; wait if there is none. Groups take turns; within a group, the first that came is the next."""
+    async def acquire(self, group: Hashable = None, *, first: bool = False) -> None:
+        """Take a token; wait if there is none. Groups take turns; within a group, what is `first` goes before the rest,
+        and otherwise the first that came is the next.
+        """
         if not len(self._waiters) and self.try_acquire():
             return
         if not len(self._waiters):
             self._alarm()
-        await self._waiters.wait(group, self.give_back)
+        await self._waiters.wait(group, self.give_back, first=first)
 
     def _alarm(self) -> None:
         """Look again when there is a token."""

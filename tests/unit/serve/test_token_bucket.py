@@ -77,3 +77,17 @@ async def test_who_is_cancelled_takes_no_token() -> None:
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     await asyncio.wait_for(bucket.acquire(), 5)
+
+
+async def test_within_a_group_what_is_first_goes_before_the_rest_and_takes_no_turn_of_another_group() -> None:
+    """Breaks if a new pod waits for all statuses of its namespace."""
+    bucket, done = TokenBucket(rate=1000, burst=1), list[str]()
+    await bucket.acquire()
+
+    async def take(name: str, *, first: bool = False) -> None:
+        await bucket.acquire(name[0], first=first)
+        done.append(name)
+
+    names = [("a1", False), ("a2", False), ("b1", False), ("a3", True), ("a4", True), ("b2", False)]
+    await asyncio.gather(*(take(name, first=first) for name, first in names))
+    assert done == ["a3", "b1", "a4", "b2", "a1", "a2"]

@@ -22,7 +22,7 @@ REREAD_SECONDS: Final = 10.0
 _LIFETIME: Final = timedelta(days=1)
 _TRIES: Final = 5
 _DESCRIPTIONS: Final = botocore.loaders.Loader()
-"""Of services, for all sessions: to parse them anew for each takes longer than all other work of opening a client."""
+"""Of services, for all sessions: to parse them again for each takes longer than all other work of opening a client."""
 
 
 class KeyFiles:

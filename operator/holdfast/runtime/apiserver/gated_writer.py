@@ -60,10 +60,19 @@ class GatedWriter:
         return await self._client.request("GET", path, params=params)
 
     async def write(
-        self, method: str, path: str, body: Mapping[str, Any] | list[Any], content_type: str | None = None
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | list[Any],
+        content_type: str | None = None,
+        *,
+        first: bool = False,
     ) -> dict[str, Any]:
-        """Send a write. Raises ApiError; NotLeadingError if this process may not write now."""
+        """Send a write; before the others of its namespace that wait, if it is a `first` one.
+
+        Raises ApiError; NotLeadingError if this process may not write now.
+        """
         self._gate.check()
-        await self._limit.acquire(namespace_of(path))
+        await self._limit.acquire(namespace_of(path), first=first)
         self._gate.check()
         return await self._client.request(method, path, body=body, content_type=content_type)

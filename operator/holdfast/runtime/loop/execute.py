@@ -172,12 +172,12 @@ class Executor:
             if notices and self._writer.may_write:
                 self._board.offer(job.metadata.uid, notices)
             promised = await self._create_promised_pods(key, job, decision)
-        async with self._turns.turn(key.namespace):
+        first, rest = _in_order(action for action in decision.actions if action not in promised)
+        async with self._turns.turn(key.namespace, first=bool(first)):
             outcome = await self._write_status(key, job, decision, patch, made=bool(promised)) if patch else None
             if outcome not in (None, Outcome.APPLIED):
                 return outcome, False
             self._open(job, decision)
-            first, rest = _in_order(action for action in decision.actions if action not in promised)
             failed = await self._act(key, job, first)
         for event in decision.events:
             self._events.record(job, event)

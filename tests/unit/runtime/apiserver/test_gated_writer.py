@@ -21,7 +21,7 @@ class ClosingBucket(TokenBucket):
         super().__init__(1, 1)
         self._gate = gate
 
-    async def acquire(self, group: object = None) -> None:
+    async def acquire(self, group: object = None, *, first: bool = False) -> None:
         self._gate.close()
 
 

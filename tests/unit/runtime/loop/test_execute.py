@@ -116,6 +116,19 @@ async def test_clearing_away_waits_until_other_jobs_have_their_new_pods(bench: A
     assert [call for call in bench.verbs() if "pods" in call] == ["POST pods", "POST pods", "PATCH pods/a-0-0"]
 
 
+async def test_a_new_pod_goes_before_the_statuses_of_its_namespace(bench: Any) -> None:
+    """Breaks if a new job waits for all that is told of the older jobs of its namespace."""
+    turns = bench.executor._turns = Turns(1)
+    job = stored(bench)
+    decisions = (*(raised(job) for _ in range(3)), Decision(job.status, (create(),)))
+    async with turns.turn("ns"):
+        tasks = [asyncio.create_task(bench.executor.apply(job, one)) for one in decisions]
+        await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+    status, pod = "PATCH trainingjobs/a/status", "POST pods"
+    assert [call for call in bench.verbs() if call in (status, pod)] == [pod, status, status, status]
+
+
 CA = "/api/v1/namespaces/ns/configmaps/holdfast-ca"
 
 
