@@ -128,7 +128,7 @@ class StepAgreement:
 
     def fail(self, step: int) -> str:
         """Let no rank wait for this one, whose training has failed. Return which rank has ended its training alone,
-        empty if none has. Takes at most self._timings.close: the node of the store may be silent."""
+        empty if none has. Takes at most `Timings.close`: the node of the store may be silent."""
         if not self._is_started or self._error is not None:
             return ""
         ended: list[str] = []

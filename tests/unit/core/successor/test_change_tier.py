@@ -57,7 +57,7 @@ def test_a_probe_waits_for_as_long_as_it_takes(policy):
     assert after.successor.number == 2
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(slack=st.integers(-7200, 90_000), policy=st.sampled_from(("Deadline", "Cheapest")))
 def test_on_spot_at_most_one_successor_comes_up_with_any_slack(slack, policy):
     """It goes to its safety net if it has to, and then waits for it: at most one change of plan."""

@@ -59,7 +59,7 @@ async def live(bench: Any, loop: Loop, keys: list[Key], hours: float) -> None:
         await loop.once(key)
     until = bench.clock.now() + timedelta(hours=hours)
     while bench.clock.now() < until:
-        bench.clock.tick(5)
+        bench.clock.tick(10)
         for key in keys:
             await loop.once(key)
 
@@ -67,7 +67,7 @@ async def live(bench: Any, loop: Loop, keys: list[Key], hours: float) -> None:
 @pytest.mark.parametrize("error", [ENDS, GONE])
 async def test_jobs_of_a_namespace_that_is_being_deleted_cost_almost_no_write(bench: Any, error: ApiError) -> None:
     bench.client.on("POST", "", *[error] * 10_000)
-    loop, keys = Loop(bench, decide), [Key("ns", f"j{number}") for number in range(20)]
+    loop, keys = Loop(bench, decide), [Key("ns", f"j{number}") for number in range(10)]
     for number, key in enumerate(keys):
         raw = bench.client.put(JOB_PATH.removesuffix("a") + key.name, raw_job(key.name, f"u{number}"))
         bench.cache.put_job(raw)

@@ -35,6 +35,11 @@ def store(*keys: str) -> S3Storage:
     return S3Storage("bucket", "prefix", S3Server("http://127.0.0.1:9", credentials=Credentials(*keys)))
 
 
+def busy(*_: Any, **__: Any) -> None:
+    """No credentials at the moment."""
+    raise botocore.exceptions.CredentialRetrievalError(provider="container-role", error_msg="503")
+
+
 def answered(code: str, status: int, operation: str = "PutObject") -> StorageError:
     """The error that this answer is turned into."""
 
@@ -78,21 +83,19 @@ def test_wrong_keys_are_for_a_person(code: str) -> None:
 
 
 class Store:
-    """A store behind `storage`: it answers 1 to each key in `valid`, and otherwise refuses with `code`."""
+    """A store, and the `storage` in it: it answers 1 to each key in `valid`, and otherwise refuses with `code`."""
 
-    def __init__(self, storage: S3Storage, monkeypatch: pytest.MonkeyPatch, code: str, status: int) -> None:
+    def __init__(self, files: SecretFiles, monkeypatch: pytest.MonkeyPatch, code: str, status: int) -> None:
         self.valid: set[str] = set()
         self.refused = 0
         self.before: Callable[[], None] = lambda: None
-        keys = storage._keys
-        assert keys is not None
         parent = self
 
         class Client:
             """Signs with the keys that were there when it was made, as a real client does for ten seconds."""
 
-            def __init__(self) -> None:
-                self.key = keys.take().access_key_id
+            def __init__(self, session: Any) -> None:
+                self.key = session.get_credentials().access_key
 
             def head_object(self, **_: Any) -> dict[str, Any]:
                 parent.before()
@@ -104,8 +107,9 @@ class Store:
                     response | {"ResponseMetadata": {"HTTPStatusCode": status}}, "HeadObject"
                 )
 
-        monkeypatch.setattr(storage, "_open", Client)
-        storage._opened = None
+        monkeypatch.setattr(botocore.session.Session, "create_client", lambda session, *_, **__: Client(session))
+        keys = Credentials("at-start", "secret", folder=str(files.folder))
+        self.storage = S3Storage("bucket", "prefix", S3Server("http://127.0.0.1:9", credentials=keys))
 
 
 REFUSALS = [
@@ -118,19 +122,14 @@ REFUSALS = [
 ]
 
 
-def stored_in(files: SecretFiles) -> S3Storage:
-    keys = Credentials("at-start", "secret", folder=str(files.folder))
-    return S3Storage("bucket", "prefix", S3Server("http://127.0.0.1:9", credentials=keys))
-
-
 @pytest.mark.parametrize(("code", "status"), REFUSALS)
 def test_a_refused_request_is_repeated_at_once_with_newer_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, status: int
 ) -> None:
     """Breaks if a save fails although the new keys are there already."""
     files = SecretFiles(tmp_path / "keys")
-    storage = stored_in(files)
-    store = Store(storage, monkeypatch, code, status)
+    store = Store(files, monkeypatch, code, status)
+    storage = store.storage
     store.valid = {"at-start"}
     assert storage.size("x") == 1
     files.put("second", "secret")
@@ -143,8 +142,8 @@ def test_a_request_that_began_with_replaced_keys_is_repeated_too(
 ) -> None:
     """Breaks if of several threads only one is repeated, and the parts of the others are lost."""
     files = SecretFiles(tmp_path / "keys")
-    storage = stored_in(files)
-    store = Store(storage, monkeypatch, "InvalidAccessKeyId", 403)
+    store = Store(files, monkeypatch, "InvalidAccessKeyId", 403)
+    storage = store.storage
     store.valid = {"at-start"}
     assert storage.size("x") == 1
     files.put("second", "secret")
@@ -162,8 +161,8 @@ def test_keys_that_have_worked_may_be_replaced_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, status: int
 ) -> None:
     """Breaks if the last save of a training is given up in the minute until the kubelet has changed the files."""
-    storage = stored_in(SecretFiles(tmp_path / "keys"))
-    store = Store(storage, monkeypatch, code, status)
+    store = Store(SecretFiles(tmp_path / "keys"), monkeypatch, code, status)
+    storage = store.storage
     denied = StorageUnreachableError if code == "ExpiredToken" else StorageDeniedError
     with pytest.raises(denied):
         storage.size("x")  # wrong from the start: for a person
@@ -178,22 +177,25 @@ def test_keys_that_have_worked_may_be_replaced_soon(
 
 def test_several_threads_open_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks if each of many uploads of a save asks a metadata service for credentials, which then refuses some."""
-    storage, together, opened = store("a", "b"), Barrier(8), []
-    storage._opened = None
+    together, opened = Barrier(8), list[object]()
 
-    def open_slowly() -> object:
-        opened.append(object())
-        Event().wait(0.05)
-        return opened[-1]
+    class Client:
+        def __init__(self) -> None:
+            opened.append(self)
+            Event().wait(0.05)
 
-    def client(_: int) -> object:
+        def head_object(self, **_: Any) -> dict[str, Any]:
+            return {"ContentLength": 1}
+
+    def size(_: int) -> int:
         together.wait(10)
-        return storage._client
+        return storage.size("x")
 
-    monkeypatch.setattr(storage, "_open", open_slowly)
+    monkeypatch.setattr(botocore.session.Session, "create_client", busy)
+    storage = store("a", "b")
+    monkeypatch.setattr(botocore.session.Session, "create_client", lambda *_, **__: Client())
     with ThreadPoolExecutor(8) as threads:
-        found = set(threads.map(client, range(8)))
-    assert found == set(opened)
+        assert set(threads.map(size, range(8))) == {1}
     assert len(opened) == 1
 
 
@@ -214,9 +216,6 @@ def test_credential_service_that_hiccups_is_tried_again(monkeypatch: pytest.Monk
     class Client:
         def put_object(self, **_: Any) -> None:
             pass
-
-    def busy(*_: Any, **__: Any) -> None:
-        raise botocore.exceptions.CredentialRetrievalError(provider="container-role", error_msg="503")
 
     def pause(_seconds: float) -> None:
         monkeypatch.setattr(botocore.session.Session, "create_client", lambda *_, **__: Client())
