@@ -38,6 +38,7 @@ class StepBoundary:
         self._gradients: list[Any] = []  # what they were at the end of the last step, if steps are parts
         self.is_put_off = False  # a save that the program has asked for, until a step ends
         self._has_said = False
+        self._has_told_outside = False
         self._since = 0  # steps that were counted since an optimizer stepped
         self._sampled: list[Any] = []
         self._hooks: list[Any] = []
@@ -100,6 +101,12 @@ class StepBoundary:
 
     def begin_body(self) -> None:
         """The body of a loop over steps begins."""
+        if self._has_stepped and not self._has_told_outside:
+            self._has_told_outside = True
+            say(
+                "an optimizer has stepped outside of the loop over run.steps: this step has no number, and each "
+                "attempt would do it again. Move it into the loop, or do it only `if run.resumed_from is None`"
+            )
         self._is_in_body, self._has_stepped, self._has_report, self._has_loss = True, False, False, False
         self.work.begin_step(self._sampled)
         self._on_begin()

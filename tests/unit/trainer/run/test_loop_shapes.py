@@ -621,3 +621,20 @@ def test_a_step_in_which_nothing_is_trained_is_told_once(capsys: pytest.CaptureF
                 run.report()
     told = capsys.readouterr().err
     assert told.count("nothing shows that step 10 was trained") == told.count("nothing shows") == (not says)
+
+
+# Breaks if steps that each attempt does again, before its loop or between two of them, go unnoticed.
+@pytest.mark.parametrize("place", ["before", "between", "nowhere"])
+def test_a_step_outside_of_the_loop_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    program = Program(f"{tmp_path}/prefix", 1, None)
+    with program.run as run:
+        for part in ("before", "between"):
+            for _ in range(2 if part == place else 0):
+                program.train(program.batches[0])
+            for step in run.steps(5 if part == "before" else 10):
+                program.train(program.batches[0], step)
+                if step % 5 == 3:
+                    break
+    assert capsys.readouterr().err.count("has stepped outside of the loop over run.steps") == (place != "nowhere")
