@@ -24,29 +24,24 @@ class FairLine(Generic[T]):
 
     def __init__(self, group_of: Callable[[T], Hashable]) -> None:
         self._group_of = group_of
-        self._groups: dict[Hashable, dict[T, float]] = {}  # in the order of their turns
-        self._first: set[T] = set()
+        # In the order of their turns: of each group, those that go first, and the rest.
+        self._groups: dict[Hashable, tuple[dict[T, float], dict[T, float]]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def __contains__(self, one: T) -> bool:
-        return one in self._groups.get(self._group_of(one), {})
+        return any(one in part for part in self._groups.get(self._group_of(one), ()))
 
     def put(self, one: T, since: float = 0.0, *, first: bool = False) -> None:
         """Let it wait at the end of its group; if it is a `first` one, before all of its group that are not. What waits
         already keeps its place and its time.
         """
-        if one in self:
-            return
-        waiting = self._groups.setdefault(self._group_of(one), {})
-        later = {other: waiting.pop(other) for other in list(waiting) if other not in self._first} if first else {}
-        waiting[one] = since
-        waiting.update(later)
-        if first:
-            self._first.add(one)
-        self._count += 1
+        if one not in self:
+            firsts, rest = self._groups.setdefault(self._group_of(one), ({}, {}))
+            (firsts if first else rest)[one] = since
+            self._count += 1
 
     def has_next(self, may: May = anyone) -> bool:
         """True if something waits whose group may have a turn."""
@@ -58,33 +53,35 @@ class FairLine(Generic[T]):
 
     def take_from_largest(self) -> T:
         """The first of the group of which the most wait. Raises ValueError if nothing waits."""
-        return self._take(max(self._groups, key=lambda group: len(self._groups[group])))
+        return self._take(max(self._groups, key=lambda group: sum(map(len, self._groups[group]))))
 
     def _take(self, group: Hashable) -> T:
-        waiting = self._groups.pop(group)
-        one = next(iter(waiting))
-        del waiting[one]
-        self._first.discard(one)
+        parts = self._groups.pop(group)
+        part = parts[0] or parts[1]
+        one = next(iter(part))
+        del part[one]
         self._count -= 1
-        if waiting:
-            self._groups[group] = waiting
+        if any(parts):
+            self._groups[group] = parts
         return one
 
     def remove(self, one: T) -> float | None:
         """Let it wait no longer; since when it waited, None if it did not wait."""
         group = self._group_of(one)
-        waiting = self._groups.get(group, {})
-        since = waiting.pop(one, None)
-        if since is not None:
-            self._first.discard(one)
-            self._count -= 1
-            if not waiting:
-                del self._groups[group]
+        parts = self._groups.get(group, ())
+        part = next((part for part in parts if one in part), None)
+        if part is None:
+            return None
+        since = part.pop(one)
+        self._count -= 1
+        if not any(parts):
+            del self._groups[group]
         return since
 
     def oldest(self) -> float:
         """Since when the one waits that waits for longest; infinite if nothing waits."""
-        return min((next(iter(waiting.values())) for waiting in self._groups.values()), default=float("inf"))
+        parts = (part for parts in self._groups.values() for part in parts if part)
+        return min((next(iter(part.values())) for part in parts), default=float("inf"))
 
 
 class Waiters:
