@@ -68,6 +68,15 @@ def _key(raw: Raw) -> Key:
     return Key(meta.get("namespace", ""), meta["name"])
 
 
+def _key_of(job: TrainingJob) -> Key:
+    return Key(job.metadata.namespace, job.metadata.name)
+
+
+def _waits_for_node(job: TrainingJob) -> bool:
+    attempts = filter(None, (job.status.current, job.status.successor))
+    return any(one.state in WAITING and (one.waits_since is None or one.created_at) for one in attempts)
+
+
 class Cache:
     """All objects. Use it inside one event loop; no method waits."""
 
@@ -84,6 +93,7 @@ class Cache:
         self.cluster = ClusterView()
         # Called once for every job that is added, changes or is deleted. A malformed job is not deleted.
         self.listeners: list[Changed] = []
+        self._acquiring: set[Key] = set()  # jobs whose pods wait for a node
         self._pods: dict[Key, dict[str, PodView]] = defaultdict(dict)  # by job name, then pod UID
         self._by_uid: dict[str, PodView] = {}
         self.strays = Strays()
@@ -105,6 +115,10 @@ class Cache:
         }
 
     def _notify(self, before: TrainingJob | None, after: TrainingJob | None) -> None:
+        for job in filter(None, (before, after)):
+            self._acquiring.discard(_key_of(job))
+        if after and _waits_for_node(after):
+            self._acquiring.add(_key_of(after))
         for listener in self.listeners:
             listener(before, after)
 
@@ -252,7 +266,7 @@ class Cache:
             return set()
         touched = self._set_nodes({**self.cluster.nodes, view.name: view}, (view.name,))
         if before is None or _may_attract_pods(before, view):
-            touched |= self._acquiring_jobs()
+            touched |= self._acquiring
         return touched
 
     def note_end(self, name: str, uid: str, at: datetime | None) -> set[Key]:
@@ -270,7 +284,7 @@ class Cache:
             return set()
         rest = {name: node for name, node in self.cluster.nodes.items() if name != key.name}
         self._ends.pop(uid, None)
-        return self._set_nodes(rest, (key.name,)) | self._acquiring_jobs()
+        return self._set_nodes(rest, (key.name,)) | self._acquiring
 
     def _set_nodes(self, nodes: Mapping[str, NodeView], changed: Iterable[str]) -> set[Key]:
         was = self.cluster
@@ -286,15 +300,6 @@ class Cache:
             for name in touched
             for uid in self._by_node.get(name, ())
             if (pod := self._by_uid.get(uid))
-        }
-
-    def _acquiring_jobs(self) -> set[Key]:
-        """The jobs whose pods wait for a node."""
-        return {
-            key
-            for key, job in self.jobs.items()
-            for attempt in (job.status.current, job.status.successor)
-            if attempt and attempt.state in WAITING and (attempt.waits_since is None or attempt.created_at)
         }
 
     # --- profiles

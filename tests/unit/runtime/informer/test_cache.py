@@ -160,6 +160,30 @@ def test_a_new_node_touches_jobs_that_wait_for_one(cache: Cache) -> None:
     assert cache.cluster.nodes == {}
 
 
+def test_a_new_node_touches_no_job_that_has_its_node_or_is_gone(cache: Cache) -> None:
+    for name in "abc":
+        cache.put_job({**acquiring(name, f"u-{name}")})
+    cache.put_job(raw_job("a", "u-a", version=5, phase="Running"))
+    cache.put_job({**raw_job("b", "u-b", version=6), "spec": {}})  # it cannot be read
+    cache.put_job(raw_job("b", "u-b", version=7, phase="Running"))
+    cache.drop("jobs", raw_job("c", "u-c", version=8))
+    assert cache.put_node(raw_node("new")) == set()
+
+
+def test_a_node_does_not_cost_a_look_at_every_job(cache: Cache) -> None:
+    """Breaks if a leader that reads 5,000 nodes and 10,000 jobs compares each of them with each."""
+
+    class NotWalked(dict[Key, Any]):
+        def items(self) -> Any:
+            raise AssertionError
+
+        __iter__ = values = items
+
+    cache.put_job(acquiring("a", "u1"))
+    cache.jobs = NotWalked(cache.jobs)
+    assert cache.put_node(raw_node("new")) == {A}
+
+
 def test_a_profile_touches_the_jobs_that_use_it(cache: Cache) -> None:
     job = raw_job("a")
     job["spec"]["capacity"] = {"profile": "default"}
