@@ -26,7 +26,7 @@ RUNNING: dict[str, Any] = {
     "tier": "dedicated",
     "node": "dedicated-1",
     "decision": {"action": "Run", "message": "attempt 3 runs on dedicated-1", "at": "2026-11-21T09:02:00Z"},
-    "next": "The program trains. If its node is taken away, the program starts again on another node.",
+    "next": "The job trains. If its node is taken away, it saves, moves, and resumes at the step that it saved.",
     "conditions": [
         {
             "type": "Progressing",
