@@ -71,7 +71,7 @@ class EndReason(StrEnum):
     OVERLAP_TOO_LONG = "OverlapTooLong"
     NO_ROOM = "NoRoom"
     POD_REFUSED = "PodRefused"
-    # It was lost.
+    # It was interrupted.
     POD_DELETED = "PodDeleted"
     POD_FAILED = "PodFailed"
     POD_GONE = "PodGone"
@@ -84,7 +84,7 @@ class EndReason(StrEnum):
     KILLED = "Killed"  # from outside
     CONTAINER_LOST = "ContainerLost"  # its node restarted, or lost the container's shim
     CONNECTION_LOST = "ConnectionLost"  # between its nodes or to another server, and nothing else is known
-    # Many attempts in a row were lost, or failed, without progress.
+    # Many attempts in a row were interrupted, or failed, without progress.
     TOO_MANY_FRUITLESS = "TooManyFruitlessAttempts"
     # Its program ended, or cannot run.
     EXITED = reasons.EXITED
@@ -265,7 +265,7 @@ class Attempt(Model):
     go: Step | None = None
     """Id of the order that lets it pass the fence, once it was given."""
     failed_successors: Count = 0
-    """How many of its successors were given up for a reason that may persist. A successor that was lost does not
+    """How many of its successors were given up for a reason that may persist. A successor that was interrupted does not
     count."""
     return_after: Time | None = None
     """Earliest time of the next try to return to a better tier."""

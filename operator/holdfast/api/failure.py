@@ -154,7 +154,7 @@ class Failure(Model):
     """What is done about a rank that works at least a third longer in each step than the others, which wait for it: see
     docs/how-to/bad-nodes.md."""
     max_fruitless: Annotated[int, Field(strict=True, ge=1, le=1000)] = 20
-    """After this many attempts in a row that were lost, or failed, without progress, the job ends as Failed. With
+    """After this many attempts in a row that were interrupted or failed without progress, the job ends as Failed. With
     Holdfast's checkpoints, progress is a newer checkpoint: steps after it are trained again. A program that only
     reports its steps makes progress with its first step; a program that reports none, with a saved checkpoint of its
     folder, or by running for five minutes.

@@ -265,7 +265,8 @@ class TrainingJobStatus(Model):
     fruitless_interruptions: Count = 0
     """Number of interruptions in a row without a single step between them."""
     fruitless_attempts: Count = 0
-    """Number of attempts in a row that were lost, or failed, without progress. spec.failure.maxFruitless limits it."""
+    """Number of attempts in a row that were interrupted or failed without progress. spec.failure.maxFruitless limits
+    it."""
     fenced_program: Name | None = None
     """Digest of spec.trainer, spec.checkpoint.storage and spec.checkpoint.folder with which an attempt has held the
     storage fence: its program uses Holdfast's checkpoints. Another program has yet to show that it does."""

@@ -70,7 +70,7 @@ def _set_feature_off(draft: Draft) -> None:
 
 
 def _storage_trouble(draft: Draft, s: Situation) -> str | None:
-    """Since when the storage does not answer, and what a loss of the node costs meanwhile. None if it answers."""
+    """Since when the storage does not answer, and what an interruption costs meanwhile. None if it answers."""
     if s.report is None or (silence := s.report.storage_silence) is None:
         return None
     said = f"the storage of checkpoints has served no call since {say_time(silence.since)}"
