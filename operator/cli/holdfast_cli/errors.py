@@ -2,7 +2,7 @@
 
 from holdfast.api.errors import ExitCode, HoldfastError
 
-__all__ = ["CliError", "ExitCode"]
+__all__ = ["CliError", "ExitCode", "unreadable"]
 
 
 class CliError(HoldfastError):
@@ -12,3 +12,10 @@ class CliError(HoldfastError):
         super().__init__(message)
         self.exit_code = code
         self.hint = hint
+
+
+def unreadable(file: object, error: OSError, *, hint: str = "") -> CliError:
+    """The error for a local file that cannot be read. `file` names it, after the option if there is one."""
+    codes = {FileNotFoundError: ExitCode.NOT_FOUND, PermissionError: ExitCode.FORBIDDEN}
+    code = codes.get(type(error), ExitCode.FAILED)
+    return CliError(f"{file} cannot be read: {error.strerror or error}", code=code, hint=hint)

@@ -1,6 +1,6 @@
 """The `holdfast` command and the list of its commands."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.text import Text
@@ -137,6 +137,20 @@ app = typer.Typer(
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        from holdfast_cli.version import own_version  # noqa: PLC0415 - other commands do not need it
+
+        typer.echo(f"holdfast {own_version()}")
+        raise typer.Exit
+
+
 @app.callback()
-def holdfast() -> None:
+def holdfast(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
     """Keeps GPU training jobs alive on spot, dedicated and CPU nodes."""

@@ -29,7 +29,7 @@ def review(raw: Mapping[str, Any]) -> tuple[SpecError, ...]:
     if raw.get("apiVersion") != API_VERSION:
         problems.append(SpecError("apiVersion", raw.get("apiVersion"), f"must be {API_VERSION}"))
     try:
-        model.parse(_named({**raw, "apiVersion": API_VERSION}))
+        model.parse(named({**raw, "apiVersion": API_VERSION}))
     except SpecError as error:
         problems.extend(error.problems)
     return tuple(problems)
@@ -62,7 +62,7 @@ def _suggestion(name: str, known: Mapping[str, Any]) -> str:
     return f"did you mean {close[0]}?" if close else f"allowed are {', '.join(sorted(known))}"
 
 
-def _named(raw: dict[str, Any]) -> dict[str, Any]:
+def named(raw: dict[str, Any]) -> dict[str, Any]:
     """The manifest with a name as the API server would make it from generateName."""
     metadata = raw.get("metadata")
     if isinstance(metadata, Mapping) and "name" not in metadata and isinstance(metadata.get("generateName"), str):

@@ -11,7 +11,7 @@ from holdfast.api.profile import Tier
 from holdfast.api.trainer import Trainer
 from holdfast_cli.check.findings import Report
 from holdfast_cli.check.node_fit import Node, has_labels
-from holdfast_cli.errors import CliError, ExitCode
+from holdfast_cli.errors import CliError, unreadable
 from holdfast_model.estimate.document import FORMAT, verdict, with_margin
 from holdfast_train.exchange.progress_bar import format_size
 
@@ -92,8 +92,7 @@ def read_needs(path: Path, given: Mapping[str, int]) -> Needs:
         with path.open("rb") as file:
             data = file.read(LARGEST_FILE + 1)
     except OSError as error:
-        code = ExitCode.NOT_FOUND if isinstance(error, FileNotFoundError) else ExitCode.FAILED
-        raise CliError(f"--memory {path}: {error.strerror or error}", code=code) from error
+        raise unreadable(f"--memory {path}", error) from error
     hint = "holdfast-train estimate --json writes such a file"
     if len(data) > LARGEST_FILE:
         raise CliError(f"--memory {path}: the file is larger than {format_size(LARGEST_FILE)}", hint=hint)

@@ -1,6 +1,6 @@
 """The findings of `holdfast check`, and how they are shown."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -37,11 +37,12 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """The findings about one object; `checked` is false for one that is not Holdfast's."""
+    """The findings about one object of a file; `checked` is false for one that is not Holdfast's."""
 
     name: str
     checked: bool = True
     findings: list[Finding] = field(default_factory=list)
+    file: str = ""
 
     def error(self, where: str, message: str) -> None:
         self.findings.append(Finding(Severity.ERROR, where, message))
@@ -65,12 +66,14 @@ class Report:
         return any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
-def show(reports: Iterable[Report], console: Console) -> None:
-    """Print the findings: marks and colours on a terminal, words elsewhere."""
+def show(reports: Sequence[Report], console: Console) -> None:
+    """Print the findings: marks and colours on a terminal, words elsewhere; the file if there are several."""
+    several = len({report.file for report in reports}) > 1
     for report in reports:
         accepted = "would be accepted" if report.checked else "not an object of Holdfast, not checked"
         verdict = "would be refused" if report.refused else accepted
-        console.print(f"[bold]{escape(report.name)}[/bold]: {verdict}", soft_wrap=True)
+        place = f" in {escape(report.file)}" if several else ""
+        console.print(f"[bold]{escape(report.name)}[/bold]{place}: {verdict}", soft_wrap=True)
         for finding in report.findings:
             mark, word, style = _MARKS[finding.severity]
             start = f"[{style}]{mark}[/]" if console.is_terminal else f"{word}:"
@@ -82,6 +85,7 @@ def to_objects(reports: Iterable[Report]) -> list[dict[str, Any]]:
     return [
         {
             "object": report.name,
+            "file": report.file,
             "checked": report.checked,
             "refused": report.refused,
             "findings": [asdict(finding) for finding in report.findings],

@@ -8,6 +8,7 @@ from holdfast.api.errors import SpecError
 from holdfast.api.names import API_VERSION, JOB_KIND, JOB_PLURAL, PROFILE_KIND, PROFILE_PLURAL
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import Tier
+from holdfast.api.review import named
 from holdfast.api.trainer import Trainer
 from holdfast.core.status.never_fits import LOWER
 from holdfast.runtime.apiserver.client import MERGE_PATCH
@@ -39,7 +40,7 @@ class Api(Protocol):
 
 @dataclass(slots=True)
 class Preflight:
-    """Checks one file against one cluster. `manifests` is the whole file: objects in it do not count as missing.
+    """Checks manifests against one cluster. `manifests` are all that were given: none of them counts as missing.
 
     `state`: the size of the state of its trainings, if that was said; otherwise that of a job's newest checkpoint.
     `needs`: what the tensors of a step need, if that was said.
@@ -56,9 +57,9 @@ class Preflight:
         """Add what the cluster answers about a valid manifest. ApiError if it does not answer."""
         await self._dry_run(manifest, report)
         if manifest["kind"] == PROFILE_KIND:
-            await self._tiers(CapacityProfile.parse(manifest).spec.tiers, None, "spec.tiers", report)
+            await self._tiers(CapacityProfile.parse(named(manifest)).spec.tiers, None, "spec.tiers", report)
             return
-        job = TrainingJob.parse(manifest)
+        job = TrainingJob.parse(named(manifest))
         namespace = job.metadata.namespace or self.namespace
         profile, tiers = job.spec.capacity.profile, tuple[Tier, ...](job.spec.capacity.tiers)
         if profile is None:
@@ -103,7 +104,7 @@ class Preflight:
         return f"/apis/{API_VERSION}/{PROFILE_PLURAL}"
 
     async def _profile_tiers(self, name: str, report: Report) -> Sequence[Tier]:
-        own = [m for m in self.manifests if m.get("kind") == PROFILE_KIND and m["metadata"].get("name") == name]
+        own = self._given(PROFILE_KIND, name)
         found = own[0] if own else await self._get(f"/apis/{API_VERSION}/{PROFILE_PLURAL}/{name}")
         where = "spec.capacity.profile"
         if isinstance(found, str):
@@ -185,11 +186,7 @@ class Preflight:
             return None
 
     async def _reference(self, reference: Reference, namespace: str, report: Report) -> None:
-        own = [
-            manifest
-            for manifest in self.manifests
-            if manifest["kind"] == reference.kind and (manifest.get("metadata") or {}).get("name") == reference.name
-        ]
+        own = self._given(reference.kind, reference.name)
         path = f"/api/v1/namespaces/{namespace}/{PLURALS[reference.kind]}/{reference.name}"
         found = own[0] if own else await self._get(path)
         named = f'{reference.kind} "{reference.name}"'
@@ -203,6 +200,11 @@ class Preflight:
             report.warn(reference.field, f"{named} has no key {', '.join(missing)}")
         else:
             report.note(reference.field, f"{named} exists")
+
+    def _given(self, kind: str, name: str) -> list[Manifest]:
+        """The manifests of this kind and name."""
+        same = (one for one in self.manifests if one["kind"] == kind)
+        return [one for one in same if isinstance(meta := one.get("metadata"), dict) and meta.get("name") == name]
 
     async def _get(self, path: str) -> Manifest | str:
         """The object, or a text that says why it is not available."""

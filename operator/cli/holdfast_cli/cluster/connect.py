@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.api.names import PROFILE_PLURAL
 from holdfast.runtime.apiserver import kubeconfig
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError, NoClusterError
@@ -72,6 +73,12 @@ def explained(server: str) -> Iterator[None]:
         raise explain(error, server) from error
 
 
+def _listing(missing: str) -> str:
+    """What shows the names of objects, by the API server's words for one that is missing: KIND.GROUP "NAME" ..."""
+    kind = missing.split(" ", 1)[0]
+    return f"kubectl get {kind} lists them" if kind.startswith(PROFILE_PLURAL) else "holdfast watch -A lists all jobs"
+
+
 def explain(error: ApiError, server: str) -> CliError:
     """The CliError for an answer of the API server."""
     match error.status:
@@ -100,6 +107,6 @@ def explain(error: ApiError, server: str) -> CliError:
                 hint="helm install holdfast charts/holdfast --namespace holdfast-system --create-namespace",
             )
         case 404:
-            return CliError(error.message, code=error.exit_code, hint="holdfast watch -A lists all jobs")
+            return CliError(error.message, code=error.exit_code, hint=_listing(error.message))
         case _:
             return CliError(f"the cluster refused: {error}")

@@ -1,22 +1,31 @@
 """Read jobs and their events, and write requests as annotations."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
-from holdfast.api.errors import SpecError
+from holdfast.api.errors import SpecError, shown
 from holdfast.api.names import API_VERSION, JOB_KIND, JOB_PLURAL, PROFILE_PLURAL
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import Tier
 from holdfast.api.scalars import parse_time
 from holdfast.runtime.apiserver.client import Client
+from holdfast_cli.errors import CliError, ExitCode
 
 _BASE = f"/apis/{API_VERSION}"
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 def job_path(namespace: str, name: str) -> str:
-    """The API path of one job."""
+    """The API path of one job. Raises CliError if it cannot be a name: it would be a path of something different."""
+    if not _NAME.fullmatch(name):
+        raise CliError(
+            f"{shown(name)} is not the name of a job: it has lower-case letters, digits and '-' alone",
+            code=ExitCode.USAGE,
+            hint="holdfast watch -A lists all jobs",
+        )
     return f"{_BASE}/namespaces/{namespace}/{JOB_PLURAL}/{name}"
 
 

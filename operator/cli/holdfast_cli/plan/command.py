@@ -1,4 +1,4 @@
-"""`holdfast plan FILE`: what a job is going to cost, and when it will be done."""
+"""`holdfast plan FILE...`: what a job is going to cost, and when it will be done."""
 
 import os
 import sys
@@ -11,6 +11,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from holdfast.api.job import Policy
+from holdfast_cli.check.manifests import AlsoFiles, Files, manifest_files
 from holdfast_cli.cluster import completion
 from holdfast_cli.cluster.connect import Target
 from holdfast_cli.cluster.options import Kubeconfig, Namespace
@@ -45,7 +46,6 @@ def _by_tier(text: str, value: str) -> Any:
 
 Span = str | None
 Several = list[str] | None
-File = Annotated[Path, typer.Argument(help="YAML or JSON file of jobs and their profiles; - for standard input.")]
 ProfileFiles = Annotated[
     list[Path] | None,
     typer.Option("--profile-file", help="Another file, with CapacityProfiles. Repeatable.", metavar="PATH"),
@@ -80,8 +80,9 @@ Workers = Annotated[int, typer.Option(min=1, max=256, help="Processes that share
 
 
 def plan(
-    file: File,
+    files: Files = None,
     *,
+    filename: AlsoFiles = None,
     profile_file: ProfileFiles = None,
     deadline: Deadlines = None,
     policy: Policies = None,
@@ -122,7 +123,7 @@ def plan(
     """
     _refuse_both("--from-probe", "--from", from_probe and like)
     _check_html(html, output)
-    given = read_files([file, *(profile_file or [])])
+    given = read_files([*manifest_files(files, filename), *(profile_file or [])])
     if like or cluster:
         given = ask_cluster(given, Target(kubeconfig, namespace), like=like)
     known = read_probe(from_probe) if from_probe else given.like

@@ -11,7 +11,7 @@ from holdfast.api.knowledge import MAX_TIERS, Measured, TierKnowledge
 from holdfast.api.model import Model
 from holdfast.api.scalars import Duration
 from holdfast.api.strings import Label
-from holdfast_cli.errors import CliError
+from holdfast_cli.errors import CliError, unreadable
 from holdfast_cli.plan.inputs import Measurements
 
 MOST_BYTES: Final = 1 << 20
@@ -47,7 +47,7 @@ def read_probe(path: Path) -> Measurements:
             raise CliError(f"{path} has over {MOST_BYTES:,} bytes: it is not the answer of holdfast probe")
         found = _Answer.model_validate(json.loads(text))
     except OSError as error:
-        raise CliError(f"{path} cannot be read: {error.strerror}") from error
+        raise unreadable(path, error) from error
     except (ValidationError, ValueError, RecursionError) as error:
         raise CliError(
             f"{path} is not the answer of holdfast probe", hint=f"holdfast probe job.yaml -o json > {path}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from holdfast.api.errors import SpecError
 from holdfast.api.names import API_VERSION, JOB_KIND, PROFILE_KIND
 from holdfast.api.objects import CapacityProfile, TrainingJob
+from holdfast.api.review import named
 from holdfast_cli.check.manifests import read
 from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.connect import Target, connect
@@ -44,7 +45,7 @@ def read_files(files: Sequence[Path]) -> Given:
                 continue
             try:
                 if raw["kind"] == JOB_KIND:
-                    jobs.append(TrainingJob.parse(raw))
+                    jobs.append(TrainingJob.parse(named(raw)))
                 else:
                     found = CapacityProfile.parse(raw)
                     profiles[found.metadata.name] = found

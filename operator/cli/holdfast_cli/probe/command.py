@@ -15,6 +15,7 @@ from rich.text import Text
 from holdfast.api.errors import ExitCode
 from holdfast.api.objects import TrainingJob
 from holdfast.core.observe.demand import accelerators_on
+from holdfast_cli.check.manifests import AlsoFiles, Files, manifest_files
 from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.cluster.options import Kubeconfig, Namespace
 from holdfast_cli.errors import CliError
@@ -39,8 +40,9 @@ _NO_ERRORS: Final = (Outcome.MEASURED, Outcome.NO_NODE)
 
 
 def probe(
-    file: Annotated[Path, typer.Argument(help="YAML or JSON file with one TrainingJob; - for standard input.")],
+    files: Files = None,
     *,
+    filename: AlsoFiles = None,
     steps: Annotated[int, typer.Option(min=12, max=10_000, help="Steps on each tier.")] = 60,
     tier: Annotated[
         list[str] | None, typer.Option(help="Only this tier. Repeatable. Default: all.", show_default=False)
@@ -65,9 +67,10 @@ def probe(
 ) -> None:
     """Train a few steps of a job on each tier, and measure them.
 
-    For each tier a job like that of the file trains on this tier alone, and stores below probes/ of the job's own
-    prefix. The table has the time of a step, the start, and what a million steps cost. The probes are deleted in the
-    end. If this command is killed, the operator deletes them, and the next probe of the job removes what they stored.
+    The files contain one TrainingJob. For each tier a job like it trains on this tier alone, and stores below probes/
+    of the job's own prefix. The table has the time of a step, the start, and what a million steps cost. The probes are
+    deleted in the end. If this command is killed, the operator deletes them, and the next probe of the job removes
+    what they stored.
 
     \b
     Examples:
@@ -75,7 +78,7 @@ def probe(
       holdfast probe job.yaml --tier spot-t4 --tier v100 --patch paces.yaml
       holdfast probe job.yaml --accelerators 1,4 -o json
     """
-    raw, job = read_job(file)
+    raw, job = read_job(manifest_files(files, filename))
     limits = Limits(steps, _span("--acquire-timeout", acquire_timeout), _span("--timeout", timeout))
     asked = Asked(raw, job, limits, tier or [], counts(accelerators, job), keep=keep)
     where = job.metadata.namespace

@@ -40,15 +40,17 @@ class Grid:
         return [(raw, tier) for raw, tier in pairs if not names or tier.name in names]
 
 
-def read_job(file: Path) -> tuple[dict[str, Any], TrainingJob]:
-    """The only TrainingJob of a file, as it is written and as it is read. Raises CliError."""
-    found = [raw for raw in read(file) if raw.get("apiVersion") == API_VERSION and raw["kind"] == JOB_KIND]
+def read_job(files: Sequence[Path]) -> tuple[dict[str, Any], TrainingJob]:
+    """The only TrainingJob of these files, as it is written and as it is read. Raises CliError."""
+    objects = [raw for file in files for raw in read(file)]
+    found = [raw for raw in objects if raw.get("apiVersion") == API_VERSION and raw["kind"] == JOB_KIND]
+    named = ", ".join(map(str, files))
     if len(found) != 1:
-        raise CliError(f"{file}: {len(found)} TrainingJobs in it; probe needs exactly one")
+        raise CliError(f"{named}: {len(found)} TrainingJobs; probe needs exactly one")
     try:
         return found[0], TrainingJob.parse(found[0])
     except SpecError as error:
-        raise CliError(f"{file}: {error}", hint=f"holdfast check --offline {file} shows every problem") from error
+        raise CliError(f"{named}: {error}", hint="holdfast check --offline shows every problem") from error
 
 
 async def grid_of(client: Client, raw: Raw, job: TrainingJob) -> Grid:

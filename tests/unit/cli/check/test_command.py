@@ -9,6 +9,7 @@ from tests.support.manifests.bad_manifests import BAD
 from tests.support.manifests.good_manifests import GOOD, GOOD_PROFILE, Bad, changed
 from typer.testing import CliRunner, Result
 
+from holdfast_cli import main
 from holdfast_cli.check.command import app
 from holdfast_cli.errors import CliError, ExitCode
 
@@ -65,6 +66,7 @@ def test_json_is_for_programs(tmp_path: Path) -> None:
     (report,) = json.loads(result.stdout)
     assert report == {
         "object": "trainingjob/good",
+        "file": str(tmp_path / "job.yaml"),
         "checked": True,
         "refused": True,
         "findings": [{"severity": "error", "field": "spec.goal.steps", "message": "0: must be at least 1"}],
@@ -98,3 +100,59 @@ def test_the_smallest_example_is_small_and_good() -> None:
     path = ROOT / "examples" / "smallest.yaml"
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 15
     assert check(str(path), "--offline").exit_code == 0
+
+
+# Breaks if people have to call the command once for each file, or if a file cannot refer to another one.
+@pytest.mark.parametrize("line", ["{0}/a.yaml {0}/b.json", "-f {0}/a.yaml -f {0}/b.json", "{0}", "-f {0}"])
+def test_several_files_are_one_set(tmp_path: Path, line: str) -> None:
+    written(tmp_path, GOOD)
+    (tmp_path / "job.yaml").rename(tmp_path / "a.yaml")
+    (tmp_path / "b.json").write_text(json.dumps(changed(GOOD_PROFILE, {"spec/tiers": []})), encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("not a manifest", encoding="utf-8")
+    result = check(*line.format(tmp_path).split(), "--offline")
+    assert result.exit_code == ExitCode.FAILED
+    assert f"trainingjob/good in {tmp_path / 'a.yaml'}: would be accepted" in result.stdout
+    assert f"capacityprofile/good in {tmp_path / 'b.json'}: would be refused" in result.stdout
+
+
+def test_of_several_files_one_that_is_not_yaml_hides_no_other_one(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("kind: [", encoding="utf-8")
+    (tmp_path / "b.yml").write_text("# nothing yet\n", encoding="utf-8")
+    written(tmp_path, GOOD)
+    result = check(str(tmp_path), "--offline")
+    assert result.exit_code == ExitCode.FAILED
+    assert "a.yaml is not YAML: line 1" in result.stdout
+    assert "trainingjob/good" in result.stdout
+    assert "b.yml" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], ExitCode.USAGE, "name a file, a folder, or - for standard input"),
+        (["none.yaml"], ExitCode.NOT_FOUND, "none.yaml cannot be read: No such file"),
+        (["empty"], ExitCode.NOT_FOUND, "empty is a folder without a file that ends in .json, .yaml, .yml"),
+        (["job.yaml", "--memory", "none"], ExitCode.NOT_FOUND, "--memory none cannot be read: No such file"),
+    ],
+)
+def test_a_place_without_a_manifest_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: ExitCode, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    written(tmp_path, GOOD)
+    result = CliRunner().invoke(main.app, ["check", "--offline", *arguments])
+    assert (result.exit_code, words in result.output) == (code, True), result.output
+
+
+def test_an_object_that_is_written_twice_is_named(tmp_path: Path) -> None:
+    result = check(written(tmp_path, GOOD, GOOD_PROFILE, GOOD), "--offline")
+    assert result.exit_code == 0, "kubectl applies it"
+    assert result.stdout.count("is also in") == 1
+
+
+# Breaks if a rule that needs the whole job refuses what `kubectl create` accepts.
+def test_a_job_whose_name_the_server_makes_is_accepted(tmp_path: Path) -> None:
+    result = check(written(tmp_path, {**GOOD, "metadata": {"generateName": "run-"}}), "--offline", "--state", "1Gi")
+    assert result.exit_code == 0, result.output
+    assert "trainingjob/run-: would be accepted" in result.stdout

@@ -37,6 +37,7 @@ def test_times_stay_text_and_anchors_work(tmp_path: Path) -> None:
         ("kind: A\nspec: {a: 1, a: 2}\n", "'a' is written twice"),
         ("kind: [", "is not YAML: line 1, column 8: "),
         ("kind: !!python/object:os.system {}\n", "is not YAML"),
+        ("kind: {a: 1}", "document 1 is not a Kubernetes object"),
         ("just text", "document 1 is not a Kubernetes object"),
         ("kind: A\n---\na: 1\n", "document 2 is not a Kubernetes object"),
         ("", "contains no object"),
