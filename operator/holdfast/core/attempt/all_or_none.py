@@ -64,7 +64,8 @@ def lack_of_room(draft: Draft, attempt: Attempt) -> Lack | None:
     One that took over pods creates the others at once: the pods that wait with their memory cost more than a try.
     Where an autoscaler may bring nodes, too few free nodes are no lack. Where enough are free, and others go first, it
     waits for these: they take their nodes within seconds. It also waits if it would have all of its nodes with those
-    of trainings that have a part: these give them back within seconds, unless an autoscaler is seen to bring more.
+    of trainings that have a part: these give them back within seconds, unless an autoscaler is seen to bring more. And
+    its pods take no nodes from a training that waits, and has all of its nodes with them.
     """
     if not is_waiting(attempt) or inherited(attempt):
         return None
@@ -73,7 +74,8 @@ def lack_of_room(draft: Draft, attempt: Attempt) -> Lack | None:
     alone, free = len(snapshot.room.free(ask.shape) - ask.closed), max(snapshot.room.left_for(ask, draft.now), 0)
     if free >= ask.lacks:
         return None
-    if alone < ask.lacks and not (is_fixed(draft, attempt.tier) or snapshot.room.suffices_with_parts(ask)):
+    waits = is_fixed(draft, attempt.tier) or snapshot.room.suffices_with_parts(ask)
+    if alone < ask.lacks and not (waits or snapshot.room.others_suffice(ask, draft.now)):
         return None
     return Lack(ask.lacks, free, alone - free)
 

@@ -177,6 +177,17 @@ class Room:
         """True if the ask would have all of its nodes with those of trainings that have a part, and get no new node."""
         return self._with_parts(ask) >= ask.lacks
 
+    def others_suffice(self, ask: Ask, now: datetime) -> bool:
+        """True if another training waits that would have all of its nodes so, some of which the ask could take."""
+        usable = large_enough(self._cluster, ask.shape) - ask.closed
+        return any(
+            one.uid != ask.uid
+            and self._waits(one, now)
+            and self.suffices_with_parts(one)
+            and not usable.isdisjoint(large_enough(self._cluster, one.shape) - one.closed)
+            for one in self._asks
+        )
+
     def _with_parts(self, ask: Ask, more: frozenset[str] = frozenset()) -> int:
         """How many nodes the ask would have with all parts that are given back for it, and with `more`."""
         parts = (one.part for one in self._asks if one.uid != ask.uid and one.part and not self._grows(one))

@@ -257,6 +257,25 @@ def test_parts_of_several_trainings_are_given_back_together():
     assert victim.status.phase is Phase.RUNNING
 
 
+def test_new_trainings_that_cannot_be_whole_take_no_nodes_from_one_that_waits_for_them():
+    """Breaks if a tenant who creates one large training after the other keeps free nodes from all others."""
+    first = cluster(2, spec={"capacity": {"tiers": [{**GROWING, "acquireTimeout": "7d"}]}})
+    first.settle()
+    victim = beside(first, 2, "llm")
+    victim.decide()
+    assert victim.status.reason == "WaitingForNodes"
+    other = GangWorld(size=9, spec=first.spec, name="evil", namespace="evil", beside=first)
+    other.decide()
+    assert other.created == []
+    first.now += timedelta(seconds=21)
+    act(first, other, victim)
+    act(first, other, victim)
+    assert victim.status.phase is Phase.RUNNING
+    other.now += timedelta(seconds=40)
+    act(other)
+    assert len(other.created) == 9, "an autoscaler sees its pods now"
+
+
 @pytest.mark.parametrize("seconds", [5, 100])
 def test_a_part_is_held_while_an_autoscaler_brings_nodes(seconds):
     first = cluster(2, size=4, spec={"capacity": {"tiers": [{**GROWING, "acquireTimeout": "7d"}]}})
