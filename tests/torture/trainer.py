@@ -4,6 +4,7 @@ import json
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,13 +18,14 @@ from holdfast_train.environment import Environment
 from holdfast_train.errors import FencedError
 from holdfast_train.format import manifest
 from holdfast_train.run import run as session
-from holdfast_train.save import coordinator, saver, schedule, upload
+from holdfast_train.save import coordinator, saver, upload
 from holdfast_train.save.capture import Capture
 from holdfast_train.save.channel import Channel
 from holdfast_train.save.in_flight_lock import InFlightLock
 from holdfast_train.save.writer import main
 from holdfast_train.save.writer_process import WriterProcess
 from holdfast_train.storage import s3_upload
+from holdfast_train.timings import Timings
 
 ORPHAN_SECONDS = 0.5
 S3_PART_BYTES = 8 << 20  # S3 wants 5 MiB or more in each part but the last
@@ -37,7 +39,7 @@ def train(order: dict[str, Any], slot: Slot, requests: socket.socket) -> int:
     where = Environment.read(order["variables"])
     assert where is not None
     try:
-        with session.Run(**training.objects, environment=where) as run:
+        with session.Run(**training.objects, environment=replace(where, timings=Timings(retry=0.05))) as run:
             _report(order, what="resumed", step=run.step, **_restored(run))
             if run.step and (wrong := differences(training.state(), expected(order["seed"], run.step))):
                 _report(order, what="wrong", step=run.step, text="; ".join(wrong[:3]))
@@ -74,7 +76,6 @@ def _telling_of_fences(order: dict[str, Any], run: Callable[..., Any]) -> Callab
 def _shrink(order: dict[str, Any]) -> None:
     """Several objects of some megabytes where gigabytes have them; orphans that are old after half a second."""
     orphans.ORPHAN_SECONDS = ORPHAN_SECONDS
-    schedule.RETRY_SECONDS = 0.0
     manifest.PART_BYTES = order["part"]
     s3_upload.LEAST_PART_BYTES = S3_PART_BYTES
 

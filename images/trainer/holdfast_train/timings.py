@@ -1,4 +1,4 @@
-"""`Timings`: how often the parts of a Run look, and how long they wait."""
+"""`Timings`: how often the parts of a Run and of its writer look, and how long they wait."""
 
 from dataclasses import dataclass
 
@@ -13,6 +13,12 @@ class Timings:
     handover_now: float = 1.0  # the same limit, after a second SIGTERM
     farewell: float = 2.0  # for the last report
     other_ranks: float = 5.0  # for which a rank that has to leave waits for the answers of other ranks
+    save: float = 10.0  # for which the storage may be silent in a save during training,
+    last_save: float = 600.0  # and in the last one, after which there is nothing left to train
+    retry: float = 15.0  # from a failed save to the next one, or to the next try of a save that the writer keeps
+    fragment: float = 120.0  # rank 0 waits this long for a rank that writes nothing, when its own part is uploaded
+    orphan: float = 10.0  # if the trainer has ended, it waits twice the time of its own part, and this
+    history: float = 2.0  # a commit waits this long for the history when its data is uploaded
     close: float = 5.0  # for the threads of an agreement to end
 
 

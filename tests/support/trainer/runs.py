@@ -5,6 +5,7 @@ import math
 import os
 import random
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,12 @@ from holdfast_train.environment import Environment
 from holdfast_train.errors import HoldfastTrainError, StorageError, StorageUnreachableError
 from holdfast_train.examples.stub import Counter
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.run import ending
-from holdfast_train.run import run as session
-from holdfast_train.save import job, schedule
 from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import Saver
 from holdfast_train.save.training_state import TrainingState
 from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.opening import open_retrying
+from holdfast_train.timings import Timings
 
 
 def verdict(folder: Path) -> dict[str, Any]:
@@ -50,8 +49,13 @@ def train(where: Environment | None, goal: int, stop: int | None = None) -> tupl
     return losses, run
 
 
+def hasty(uri: str, attempt: int = 1, /, retry: float = 0.01, **more: Any) -> Environment:
+    """Of a run that repeats no call of the storage, and tries a failed save again at once."""
+    return replace(environment(uri, attempt, **more), timings=Timings(save=0.0, last_save=0.0, retry=retry))
+
+
 class Flaky:
-    """The folder store fails with `error` while `down` is set. No call is repeated."""
+    """The folder store fails with `error` while `down` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.down = False
@@ -64,10 +68,6 @@ class Flaky:
             original(store, key, body)
 
         monkeypatch.setattr(FolderStorage, "put", put)
-        monkeypatch.setattr(session, "SAVE_PATIENCE", 0.0)
-        monkeypatch.setattr(schedule, "RETRY_SECONDS", 0.0)
-        monkeypatch.setattr(job, "RETRY_SECONDS", 0.05)  # of a save that is kept: its writer waits as long
-        monkeypatch.setattr(ending, "FINAL_PATIENCE", 0.0)
 
 
 class Training:

@@ -22,7 +22,7 @@ from holdfast_train.run.rollback import Faults
 from holdfast_train.run.step_agreement import ALIKE, StepAgreement
 from holdfast_train.save.coordinator import SaveCoordinator
 from holdfast_train.save.last_save import choose_last_save, spare
-from holdfast_train.save.schedule import FINAL_PATIENCE, SaveSchedule
+from holdfast_train.save.schedule import SaveSchedule
 from holdfast_train.say import say
 from holdfast_train.storage.retrying import RetryingStorage
 from holdfast_train.timings import USUAL, Timings
@@ -192,7 +192,7 @@ class Ending:
                 self._wait_for_pending(step)
                 is_asked = self._ranks.any(asked)[0]
                 if is_asked or self._coordinator is None or not self._coordinator.is_saved(step):
-                    self._save(FINAL_PATIENCE, last=True)
+                    self._save(self._timings.last_save, last=True)
                 self._ranks.from_first(partial(self._complete, step))
             self._progress.state = "completed"
             if self._storage is not None:
@@ -243,7 +243,7 @@ class Ending:
         assert self._checkpoints is not None
         assert self._storage is not None
         try:
-            with self._storage.within(FINAL_PATIENCE, at_most=self._notice.seconds_left()):
+            with self._storage.within(self._timings.last_save, at_most=self._notice.seconds_left()):
                 self._checkpoints.complete(step)
         except StorageError as error:
             raise self._schedule.record_failed(error) from error

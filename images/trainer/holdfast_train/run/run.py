@@ -38,7 +38,7 @@ from holdfast_train.run.step_boundary import StepBoundary
 from holdfast_train.run.step_loops import StepLoops
 from holdfast_train.save.coordinator import SaveCoordinator
 from holdfast_train.save.messages import Open
-from holdfast_train.save.schedule import SAVE_PATIENCE, SaveSchedule
+from holdfast_train.save.schedule import SaveSchedule
 from holdfast_train.save.training_state import TrainingState
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
@@ -92,7 +92,7 @@ class Run:
         self._notice = Notice(0.0)
         self._storage: RetryingStorage | None = None
         self._checkpoints: Checkpoints | None = None
-        self._saving = SaveSchedule(self._progress)
+        self._saving = SaveSchedule(self._progress, timings=self._timings)
         self._checkpointer: SaveCoordinator | None = None
         self._complete: int | None = None  # the step at which an earlier attempt has completed the training
         self._has_ended = False  # by the program's decision: see `finish`
@@ -353,7 +353,7 @@ class Run:
         if self._environment is None or self._checkpointer is None or self.left:
             return False
         if self._ranks.size == 1 and not self._boundary.is_inside:
-            return self._save(SAVE_PATIENCE)
+            return self._save(self._timings.save)
         self._boundary.put_off(self._step)
         self._agreement.ask_and_wait()  # no rank waits for another one here, which may be in its next step by now
         return False
@@ -410,7 +410,7 @@ class Run:
         self._ranks = ranks = Ranks(connect=True)
         self._progress.pulse = begin_rank(environment.verdict_folder, ranks.rank)
         self._progress.steps = environment.goal_steps
-        self._saving = SaveSchedule(self._progress, environment.credentials)  # here: an order may ask for a save
+        self._saving = SaveSchedule(self._progress, environment.credentials, self._timings)  # here: an order may ask
         self._notice = Notice(
             environment.settings.grace,
             on_given=self._on_notice,
@@ -490,9 +490,9 @@ class Run:
     def _save_between_steps(self, *, wait: bool) -> None:
         """Save this step. `wait`: until it is committed, because the program has asked for the save."""
         if wait:
-            self._save(SAVE_PATIENCE)
+            self._save(self._timings.save)
         elif self._checkpointer is not None:
-            self._checkpointer.begin(self._step, SAVE_PATIENCE, math.inf)
+            self._checkpointer.begin(self._step, self._timings.save, math.inf)
         # A notice may have come during the save: then no further step begins.
         if self._ranks.any(self._notice.is_given)[0]:
             self._ending.leave(self._step)

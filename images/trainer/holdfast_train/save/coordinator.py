@@ -21,7 +21,7 @@ from holdfast_train.save.frozen import FrozenNames
 from holdfast_train.save.links import link
 from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import Saver
-from holdfast_train.save.schedule import RETRY_SECONDS, SaveSchedule
+from holdfast_train.save.schedule import SaveSchedule
 from holdfast_train.save.training_state import TrainingState
 from holdfast_train.say import say
 from holdfast_train.series.feed import SeriesFeed
@@ -50,6 +50,7 @@ class SaveCoordinator:
         resumed: int | None = None,
     ) -> None:
         self._attempt = opened.environment.identity.attempt
+        self._retry = opened.environment.timings.retry
         self._ranks = ranks
         self._schedule = schedule
         self._on_change = on_change
@@ -212,7 +213,7 @@ class SaveCoordinator:
         if name != self._kept:
             say(
                 f"a checkpoint could not be saved ({error}); training goes on, and the copy of its state is tried "
-                f"again every {RETRY_SECONDS:.0f} s"
+                f"again every {self._retry:.0f} s"
             )
         self._kept = name
         self._on_change()

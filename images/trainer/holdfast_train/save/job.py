@@ -13,8 +13,8 @@ from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.save.messages import Save
 from holdfast_train.save.plan import Plan
-from holdfast_train.save.schedule import RETRY_SECONDS
 from holdfast_train.storage import checksums
+from holdfast_train.timings import USUAL, Timings
 
 _JITTER: Final = random.SystemRandom()  # not the global generator, as in `storage.retrying`
 
@@ -100,11 +100,12 @@ class Job:
 class Jobs:
     """The jobs of a writer, in the order in which they came.
 
-    At most one is kept: it is tried again RETRY_SECONDS after each failure. A newer job and `drop` end it, because a
+    At most one is kept: it is tried again `Timings.retry` after each failure. A newer job and `drop` end it, because a
     newer state is worth more than an older one, and because the trainer may need its arena.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, timings: Timings = USUAL, clock: Callable[[], float] = time.monotonic) -> None:
+        self._timings = timings
         self._clock = clock
         self._waiting: deque[Job] = deque()
         self._kept: Job | None = None
@@ -135,7 +136,7 @@ class Jobs:
         with self._changed:
             self._kept = job
             # Random times prevent a thousand jobs from returning to a recovering store in one wave.
-            self._retry_at = self._clock() + RETRY_SECONDS * _JITTER.uniform(0.8, 1.2)
+            self._retry_at = self._clock() + self._timings.retry * _JITTER.uniform(0.8, 1.2)
             if self._waiting:
                 self._drop_kept()
 

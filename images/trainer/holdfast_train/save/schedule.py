@@ -16,10 +16,8 @@ from holdfast_train.errors import StorageError, StorageUnreachableError
 from holdfast_train.progress import Progress, Silence
 from holdfast_train.save import interval
 from holdfast_train.say import say
+from holdfast_train.timings import USUAL, Timings
 
-SAVE_PATIENCE: Final = 10.0  # seconds for which the storage may be silent in a save during training
-RETRY_SECONDS: Final = 15.0  # from a failed save to the next one, or to the next try of a save that the writer keeps
-FINAL_PATIENCE: Final = 600.0  # as SAVE_PATIENCE, for the last save, after which there is nothing left to train
 STUCK_SECONDS: Final = 600.0  # after which a save that is still in flight is reported as a failure
 LONGEST_LINE: Final = 200
 _USER_INFO: Final = re.compile(r"//[^/@\s]+@")
@@ -33,8 +31,9 @@ class SaveSchedule:
     time.monotonic(). Results are also put into `progress`, for the next report.
     """
 
-    def __init__(self, progress: Progress, credentials: Credentials | None = None) -> None:
+    def __init__(self, progress: Progress, credentials: Credentials | None = None, timings: Timings = USUAL) -> None:
         self._progress = progress
+        self._timings = timings
         self._secrets = (credentials or Credentials()).values
         self.saved_step: int | None = None
         self.requested = False
@@ -148,7 +147,7 @@ class SaveSchedule:
         A storage that has worked for this run is not misconfigured: if it refuses now, a later attempt may succeed.
         """
         if not is_kept:
-            self._retry_at = time.monotonic() + RETRY_SECONDS
+            self._retry_at = time.monotonic() + self._timings.retry
         self._progress.save_error = one_line(f"{error.reason}: {error}", self._secrets)
         if error.outcome == "misconfigured" and self.saved_step is not None:
             error = StorageUnreachableError(f"the storage has worked for this run and refuses now: {error}")

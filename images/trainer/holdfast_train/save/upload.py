@@ -33,13 +33,11 @@ from holdfast_train.save.plan import Plan
 from holdfast_train.series.recorder import SeriesRecorder
 from holdfast_train.storage.rate_limit import RateLimit
 from holdfast_train.storage.retrying import RetryingStorage
+from holdfast_train.timings import USUAL, Timings
 
 THREADS: Final = 4  # parts that are uploaded at once
 PARTS: Final = 64  # about as many objects as a rank writes for a large checkpoint
-FRAGMENT_SECONDS: Final = 120.0  # rank 0 waits this long for a rank that writes nothing, when its own part is uploaded
-ORPHAN_SECONDS: Final = 10.0  # if the trainer has ended, it waits twice the time of its own part, and this
 FRAGMENTS: Final = 16  # fragments that rank 0 looks for at once: there may be hundreds of ranks
-SERIES_SECONDS: Final = 2.0  # a commit waits this long for the history when its data is uploaded
 FRAGMENT_EVERY: Final = 0.05  # seconds between two looks for a fragment
 
 
@@ -69,7 +67,9 @@ class Upload:
         *,
         is_leaving: Callable[[], bool] = lambda: False,
         series: SeriesRecorder | None = None,
+        timings: Timings = USUAL,
     ) -> None:
+        self._timings = timings
         self._checkpoints = checkpoints
         self._storage = storage
         self._rate = rate
@@ -149,7 +149,7 @@ class Upload:
 
     def _series_seconds(self, job: Job) -> float:
         """How long the commit waits for the history: not at all if the pod has to leave."""
-        return SERIES_SECONDS if math.isinf(job.save.at_most) and not self._is_leaving() else 0.0
+        return self._timings.history if math.isinf(job.save.at_most) and not self._is_leaving() else 0.0
 
     def _tell(self, job: Job) -> Saved | None:
         """Upload the part of another rank than 0, and tell rank 0 of it."""
@@ -236,8 +236,8 @@ class Upload:
         """
         save = job.save
         now = time.monotonic()
-        latest, deadline = now + save.at_most, now + FRAGMENT_SECONDS
-        orphaned = 2 * (now - save.begun) + ORPHAN_SECONDS
+        latest, deadline = now + save.at_most, now + self._timings.fragment
+        orphaned = 2 * (now - save.begun) + self._timings.orphan
 
         def wait(rank: int) -> Fragment:
             nonlocal deadline
@@ -250,9 +250,9 @@ class Upload:
                     before, written = written, len(self._storage.keys(save.name.part_prefix(rank)))
                     if written == before:
                         raise RankMissingError(
-                            f"rank {rank} has written nothing for step {save.step} in {FRAGMENT_SECONDS:.0f} s"
+                            f"rank {rank} has written nothing for step {save.step} in {self._timings.fragment:.0f} s"
                         )
-                    deadline = now + FRAGMENT_SECONDS
+                    deadline = now + self._timings.fragment
                 time.sleep(FRAGMENT_EVERY)
             return found
 

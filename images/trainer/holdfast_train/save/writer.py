@@ -44,7 +44,6 @@ from holdfast_train.save.messages import (
 )
 from holdfast_train.save.peer_copies import CopyReceiver, CopySender, PeerCopies
 from holdfast_train.save.plan import Plan
-from holdfast_train.save.schedule import SAVE_PATIENCE
 from holdfast_train.save.upload import Upload
 from holdfast_train.say import say
 from holdfast_train.series.feed import AddRows
@@ -65,6 +64,7 @@ class Writer:
         self, channel: Channel, opened: Open, lock: InFlightLock, listener: socket.socket | None = None
     ) -> None:
         environment = opened.environment
+        self._timings = environment.timings
         self._channel = channel
         self._storage = open_retrying(
             environment, environment.settings.checkpoint_uri or "", lambda found: self._send(StorageSilence(found))
@@ -83,9 +83,10 @@ class Writer:
             self._rate,
             is_leaving=lambda: self._is_leaving,
             series=self._series,
+            timings=self._timings,
         )
         self._copies = self._open_copies(opened, listener)
-        self._jobs = Jobs()
+        self._jobs = Jobs(self._timings)
         self._arriving: dict[CheckpointName, ArrivingBytes] = {}
         self._arenas: dict[int, Arena] = {}
         self._plan: Plan | None = None
@@ -207,7 +208,7 @@ class Writer:
     def _do_jobs(self) -> None:
         while (job := self._jobs.next()) is not None:
             save = job.save
-            again = RETRY_PATIENCE if math.isinf(job.arriving.ended_at) else SAVE_PATIENCE
+            again = RETRY_PATIENCE if math.isinf(job.arriving.ended_at) else self._timings.save
             patience = min(save.patience, again) if job.tries else save.patience
             with self._storage.within(patience, at_most=save.at_most):
                 result = self._try(job)

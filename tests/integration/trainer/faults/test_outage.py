@@ -3,7 +3,7 @@
 import math
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,11 @@ from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.records import Fence
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.save import job
 from holdfast_train.save.messages import Open
 from holdfast_train.save.saver import Saver
 from holdfast_train.save.training_state import TrainingState
 from holdfast_train.storage.s3 import S3Storage
+from holdfast_train.timings import Timings
 
 NAME = CheckpointName(1, 1, "0f")
 
@@ -58,6 +58,7 @@ class Rank:
         variables = self.s3.variables | {"checkpoint_endpoint": self.endpoint}
         where = environment(f"s3://{self.s3.bucket}/{self.prefix}", 1, **variables)
         self.state = State()
+        where = replace(where, timings=Timings(retry=0.05))
         self.saver = Saver(
             Open(where, self.rank, self.ranks, self.fence),
             TrainingState({"state": self.state}, {}),
@@ -110,9 +111,8 @@ def make(s3: S3Server, proxy: FaultProxy, prefix: str, fence: Fence) -> Callable
 
 @pytest.fixture
 def in_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Writers are threads, and try again at once."""
+    """Writers are threads."""
     monkeypatch.setattr("holdfast_train.save.saver.start_writer", writer_in_thread)
-    monkeypatch.setattr(job, "RETRY_SECONDS", 0.05)
     yield
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.adapted import Adapted
 from tests.support.trainer.inside import believe_saves_cost, give_notice, save_in_step, settle
-from tests.support.trainer.runs import Flaky, train, verdict
+from tests.support.trainer.runs import Flaky, hasty, train, verdict
 from tests.support.trainer.stores import environment
 from tests.support.waiting import wait_for
 
@@ -208,7 +208,7 @@ def test_last_save_that_fails_is_an_error(uri: str, flaky: Flaky, tmp_path: Path
     """Breaks if a training that is saved nowhere counts as completed."""
     flaky.down = True
     with pytest.raises(SystemExit) as ended:
-        train(environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path)), 5)
+        train(hasty(uri, HOLDFAST_VERDICT_DIR=str(tmp_path)), 5)
     assert ended.value.code == 75
     found = verdict(tmp_path)
     assert (found["result"], found["reason"]) == ("failed", "StorageUnreachable")
@@ -226,7 +226,7 @@ def test_last_save_that_is_refused(
         train(environment(uri), 50, stop=3)
     flaky.down, flaky.error = True, StorageDeniedError("a rotated key")
     with pytest.raises(SystemExit) as ended:
-        train(environment(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path)), 10)
+        train(hasty(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path)), 10)
     found = verdict(tmp_path)
     assert (ended.value.code, found["result"], found["reason"]) == end
     assert "a rotated key" in found["message"]
@@ -320,7 +320,6 @@ def test_a_pod_that_leaves_gives_up_what_its_writer_keeps(
     uri: str, flaky: Flaky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Breaks if the writer uploads on, for a commit that the log refuses after the handover."""
-    monkeypatch.setattr(job, "RETRY_SECONDS", 1e9)
     before, tries, run_job = set(threading.enumerate()), list[int](), Upload.run
 
     def count(upload: Upload, one: job.Job) -> Any:
@@ -328,7 +327,7 @@ def test_a_pod_that_leaves_gives_up_what_its_writer_keeps(
         return run_job(upload, one)
 
     monkeypatch.setattr(Upload, "run", count)
-    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path), every=Every(2))
+    where = hasty(uri, retry=1e9, HOLDFAST_VERDICT_DIR=str(tmp_path), every=Every(2))
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(50):
             settle(run)

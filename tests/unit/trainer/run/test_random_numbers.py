@@ -2,13 +2,14 @@
 
 import ast
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from tests.support.http.progress_endpoint import Endpoint
-from tests.support.trainer.runs import Flaky, settle
+from tests.support.trainer.runs import Flaky, hasty, settle
 from tests.support.trainer.stores import environment
 from tests.support.waiting import wait_for
 
@@ -49,8 +50,8 @@ def test_draws_are_the_same_through_polls_failures_and_saves(
     monkeypatch.setattr("holdfast_train.pod.launcher.connection.FIRST_BACK_OFF", 0.01)
     monkeypatch.setattr("holdfast_train.pod.launcher.connection.LONGEST_BACK_OFF", 0.02)
     monkeypatch.setattr("holdfast_train.storage.retrying.FIRST_DELAY", 0.001)
-    monkeypatch.setattr(module, "SAVE_PATIENCE", 0.05)
-    where = environment(f"file://{tmp_path}/prefix", every=Every(2), **endpoint.variables)
+    where = hasty(f"file://{tmp_path}/prefix", every=Every(2), **endpoint.variables)
+    where = replace(where, timings=replace(where.timings, save=0.05))
     assert draws(where, endpoint, flaky) == draws(None)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.http.progress_endpoint import Endpoint
-from tests.support.trainer.runs import Flaky, settle, train, verdict
+from tests.support.trainer.runs import Flaky, hasty, settle, train, verdict
 from tests.support.trainer.stores import environment
 from tests.support.waiting import wait_for
 
@@ -109,7 +109,7 @@ def test_corrupt_newest_falls_back(uri: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_storage_down_during_a_save_costs_no_training(uri: str, flaky: Flaky) -> None:
-    where = environment(uri, every=Every(5))
+    where = hasty(uri, every=Every(5))
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(20):
             settle(run)
@@ -120,7 +120,7 @@ def test_storage_down_during_a_save_costs_no_training(uri: str, flaky: Flaky) ->
 
 
 def test_a_save_that_is_refused_is_reported_and_training_goes_on(uri: str, flaky: Flaky, endpoint: Endpoint) -> None:
-    where = environment(uri, every=Every(5), **endpoint.variables)
+    where = hasty(uri, every=Every(5), **endpoint.variables)
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(20):
             settle(run)

@@ -7,9 +7,10 @@ import pytest
 
 from holdfast_train.errors import StorageError
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.save.job import RETRY_SECONDS, ArrivingBytes, Job, Jobs
+from holdfast_train.save.job import ArrivingBytes, Job, Jobs
 from holdfast_train.save.messages import Save
 from holdfast_train.save.plan import Plan
+from holdfast_train.timings import USUAL
 
 
 def test_a_wait_ends_when_the_bytes_are_copied() -> None:
@@ -55,7 +56,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def jobs(clock: Clock) -> Jobs:
-    return Jobs(clock)
+    return Jobs(clock=clock)
 
 
 def test_a_kept_job_is_tried_again_after_a_while(jobs: Jobs, clock: Clock) -> None:
@@ -65,8 +66,8 @@ def test_a_kept_job_is_tried_again_after_a_while(jobs: Jobs, clock: Clock) -> No
     assert jobs.next() is first
     for _ in range(3):
         jobs.keep(first)
-        assert jobs._retry_at - clock.now == pytest.approx(RETRY_SECONDS, rel=0.2)
-        clock.now += 2 * RETRY_SECONDS
+        assert jobs._retry_at - clock.now == pytest.approx(USUAL.retry, rel=0.2)
+        clock.now += 2 * USUAL.retry
         assert jobs.next() is first
     assert not first.is_dropped
     jobs.finish(first)
@@ -109,7 +110,7 @@ def test_a_newer_job_takes_the_place_of_a_kept_one(jobs: Jobs, clock: Clock, whe
         jobs.add(newer)
     else:
         jobs.keep(older)
-        clock.now += 2 * RETRY_SECONDS
+        clock.now += 2 * USUAL.retry
         assert jobs.next() is older
         jobs.add(newer)
         jobs.keep(older)
@@ -127,6 +128,6 @@ def test_a_kept_job_is_tried_once_more_when_the_trainer_has_ended(jobs: Jobs) ->
     begun = time.monotonic()
     jobs.end()
     assert jobs.next() is kept
-    assert time.monotonic() - begun < RETRY_SECONDS
+    assert time.monotonic() - begun < USUAL.retry
     jobs.finish(kept)
     assert jobs.next() is None

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.errors import HoldfastTrainError, StorageFullError, StorageUnreachableError, WriterLostError
 from holdfast_train.progress import Progress
 from holdfast_train.ranks import Ranks
-from holdfast_train.save import arena, job
+from holdfast_train.save import arena
 from holdfast_train.save.coordinator import SaveCoordinator
 from holdfast_train.save.messages import Open
 from holdfast_train.save.schedule import SaveSchedule
 from holdfast_train.save.training_state import TrainingState
 from holdfast_train.save.upload import Upload
 from holdfast_train.storage.folder import FolderStorage
+from holdfast_train.timings import Timings
 
 NEVER = 1e9  # seconds
 
@@ -43,9 +45,9 @@ class State:
 class Training:
     """A training whose storage fails with `error` while `down` is set."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, retry: float) -> None:
         self.storage = FolderStorage(folder / "prefix")
-        where = environment(self.storage.uri)
+        where = replace(environment(self.storage.uri), timings=Timings(retry=retry))
         checkpoints = attempt(self.storage, where.identity)
         self.down = False
         self.error: HoldfastTrainError = StorageUnreachableError("no answer")
@@ -61,7 +63,7 @@ class Training:
         monkeypatch.setattr(FolderStorage, "write", write_if_up)
         self.progress = Progress()
         self.state = State()
-        self.schedule = SaveSchedule(self.progress)
+        self.schedule = SaveSchedule(self.progress, timings=where.timings)
         self.coordinator = SaveCoordinator(
             Open(where, 0, 1, checkpoints.log.fence),
             TrainingState({"state": self.state}, {}),
@@ -97,9 +99,9 @@ class Training:
 
 
 @pytest.fixture
-def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Training]:
-    monkeypatch.setattr(job, "RETRY_SECONDS", 0.05)
-    found = Training(tmp_path, monkeypatch)
+def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Training]:
+    """It tries a save that it keeps again at once, or after the seconds that are given."""
+    found = Training(tmp_path, monkeypatch, getattr(request, "param", 0.05))
     yield found
     found.down = False
     found.saver.close()
@@ -118,19 +120,19 @@ def test_the_copy_of_a_step_is_committed_when_the_storage_answers_again(
     assert training.progress.save_error is None
     assert training.schedule.costs == ()  # its seconds are those of the outage
     assert training.newest() == 1
-    assert capsys.readouterr().err.count("the copy of its state is tried again every 15 s") == 1
+    assert capsys.readouterr().err.count("the copy of its state is tried again every 0 s") == 1
 
 
 def no_memory_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena, "fits", lambda size: False)
 
 
+@pytest.mark.parametrize("training", [NEVER], indirect=True)
 @pytest.mark.parametrize("arenas", [1, 2])
 def test_a_newer_save_takes_the_place_of_a_kept_one(
     training: Training, arenas: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Breaks if a kept save blocks the next one, or if both are in one arena: a commit of mixed steps."""
-    monkeypatch.setattr(job, "RETRY_SECONDS", NEVER)
     if arenas == 1:
         no_memory_for_another(monkeypatch)
     training.begin_in_outage(1)
@@ -180,9 +182,8 @@ def test_a_run_that_ends_gives_a_kept_save_up_or_lets_its_writer_try_it_once_mor
     tmp_path: Path, drops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Breaks if the state of a program that fails in an outage is lost although the storage is back."""
-    monkeypatch.setattr(job, "RETRY_SECONDS", NEVER)
     before = set(threading.enumerate())
-    training = Training(tmp_path, monkeypatch)
+    training = Training(tmp_path, monkeypatch, NEVER)
     training.begin_in_outage(1)
     training.down = False
     if drops:

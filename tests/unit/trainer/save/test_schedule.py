@@ -10,14 +10,16 @@ from holdfast_train.errors import StorageDeniedError, StorageUnreachableError
 from holdfast_train.progress import Progress
 from holdfast_train.save import schedule
 from holdfast_train.save.schedule import STUCK_SECONDS, SaveSchedule, one_line
+from holdfast_train.timings import USUAL, Timings
 
 
-def test_a_failed_save_is_due_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_save_is_due_again_soon() -> None:
     found = SaveSchedule(Progress())
     assert not found.is_due(7, Every(steps=5))
     found.record_failed(StorageUnreachableError("down"))
     assert not found.is_due(10, Every(steps=5))  # not at once: training would wait for a save at every step
-    monkeypatch.setattr(schedule, "RETRY_SECONDS", 0.0)
+    found = SaveSchedule(Progress(), timings=Timings(retry=0.0))
+    assert not found.is_due(7, Every(steps=5))
     found.record_failed(StorageUnreachableError("down"))
     assert found.is_due(11, Every(steps=5))
 
@@ -49,7 +51,7 @@ def test_a_kept_save_is_not_due_again_and_does_not_count_as_a_cost(monkeypatch: 
     found.record_begun()
     found.record_failed(StorageUnreachableError("down"), is_kept=True)
     assert progress.save_error == "StorageUnreachable: down"
-    clock.now += 2 * schedule.RETRY_SECONDS
+    clock.now += 2 * USUAL.retry
     assert not found.is_due(10, every)
     clock.now += 600.0
     assert found.is_due(11, every)

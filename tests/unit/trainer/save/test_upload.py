@@ -22,7 +22,6 @@ from holdfast_train.format import manifest
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.rank_agreement import ALL_ALIKE, Apart, Sample, draw_of
 from holdfast_train.format.tree import Tree, Walk
-from holdfast_train.save import upload
 from holdfast_train.save.arena import Arena
 from holdfast_train.save.job import ArrivingBytes, Job
 from holdfast_train.save.messages import Failed, Save
@@ -32,8 +31,10 @@ from holdfast_train.series.recorder import SeriesRecorder
 from holdfast_train.series.rows import Row
 from holdfast_train.series.segment import Header
 from holdfast_train.storage.retrying import RetryingStorage
+from holdfast_train.timings import USUAL, Timings
 
 NAME = CheckpointName(7, 1, "0123456789ab")
+AT_EACH_LOOK = Timings(fragment=-1.0)  # the time of another rank is up at each look
 
 
 @pytest.fixture
@@ -52,21 +53,20 @@ def job_of(rank: int, state: dict[str, Any], apart: Apart = ALL_ALIKE, *, ranks:
     return Job(save, plan, arriving)
 
 
-def run(storage: MemoryStorage, rank: int, state: dict[str, Any], apart: Apart = ALL_ALIKE) -> Saved | None:
+def run(
+    storage: MemoryStorage, rank: int, state: dict[str, Any], apart: Apart = ALL_ALIKE, timings: Timings = USUAL
+) -> Saved | None:
     """The upload of one of two ranks."""
     checkpoints = attempt(storage, identity(1)) if rank == 0 else attempt(MemoryStorage(), identity(1))
-    return Upload(checkpoints, storage, rank, 2).run(job_of(rank, state, apart))
+    return Upload(checkpoints, storage, rank, 2, timings=timings).run(job_of(rank, state, apart))
 
 
 def state(value: int = 1, plain: int = 1) -> dict[str, Any]:
     return {"model": {"weight": np.full(3, value)}, "clip": {"mean": plain}}
 
 
-def test_a_slow_rank_is_waited_for_as_long_as_it_writes(
-    storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_rank_is_waited_for_as_long_as_it_writes(storage: MemoryStorage) -> None:
     """Breaks if a rank that is slower than rank 0 by a fixed time never gets a checkpoint."""
-    monkeypatch.setattr(upload, "FRAGMENT_SECONDS", -1.0)  # its time is up at each look
     run(storage, 1, state())
     key, beats = NAME.fragment_key(1), [0]
     fragment = storage.content.pop(key)
@@ -79,14 +79,13 @@ def test_a_slow_rank_is_waited_for_as_long_as_it_writes(
                 storage.content[key] = fragment
 
     storage.before = slowly
-    assert isinstance(run(storage, 0, state()), Saved)
+    assert isinstance(run(storage, 0, state(), timings=AT_EACH_LOOK), Saved)
     assert beats == [5]
 
 
-def test_a_rank_that_writes_nothing_is_given_up(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upload, "FRAGMENT_SECONDS", -1.0)
+def test_a_rank_that_writes_nothing_is_given_up(storage: MemoryStorage) -> None:
     with pytest.raises(StorageUnreachableError, match="rank 1 has written nothing for step 7"):
-        run(storage, 0, state())
+        run(storage, 0, state(), timings=AT_EACH_LOOK)
 
 
 @pytest.mark.parametrize(("other", "what"), [(state(value=2), "model/weight"), (state(plain=2), "clip")])
@@ -259,12 +258,11 @@ def test_a_rank_that_has_told_of_its_part_deletes_nothing(storage: MemoryStorage
     assert storage.content == before
 
 
-def test_rank_0_keeps_no_save_because_of_another_rank(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_0_keeps_no_save_because_of_another_rank(storage: MemoryStorage) -> None:
     """Breaks if rank 0 waits for ever for a part that is lost: a new save of all ranks is certain to have all parts."""
-    monkeypatch.setattr(upload, "FRAGMENT_SECONDS", -1.0)
     job = job_of(0, state(), at_most=math.inf)
     with pytest.raises(RankMissingError):
-        Upload(attempt(storage, identity(1)), storage, 0, 2).run(job)
+        Upload(attempt(storage, identity(1)), storage, 0, 2, timings=AT_EACH_LOOK).run(job)
     assert not job.is_kept
 
 
@@ -292,17 +290,19 @@ def test_rank_0_commits_when_another_rank_comes_back_in_time(storage: MemoryStor
 
 @pytest.mark.parametrize(("at_most", "is_leaving"), [(60.0, False), (math.inf, True)])
 def test_a_pod_that_has_to_leave_does_not_wait_for_the_history(
-    storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch, at_most: float, *, is_leaving: bool
+    storage: MemoryStorage, at_most: float, *, is_leaving: bool
 ) -> None:
     """Breaks if the grace of a Spot node is spent on the history."""
-    monkeypatch.setattr(upload, "SERIES_SECONDS", 60.0)
     go_on, were_quick = threading.Event(), list[bool]()
     slow = MemoryStorage()
     slow.before = lambda method, key: were_quick.append(go_on.wait(5))
     series = SeriesRecorder(RetryingStorage(slow), Header("uid-1", 1, "run", 0.0, resumed=None))
     series.add([Row(7, 0.0, {"loss": 1.0})])
     series.start()
-    upload_of_one = Upload(attempt(storage, identity(1)), storage, 0, 1, is_leaving=lambda: is_leaving, series=series)
+    upload_of_one = Upload(
+        attempt(storage, identity(1)), storage, 0, 1,
+        is_leaving=lambda: is_leaving, series=series, timings=Timings(history=60.0),
+    )  # fmt: skip
     assert isinstance(upload_of_one.run(job_of(0, state(), ranks=1, at_most=at_most)), Saved)
     go_on.set()
     series.end(60.0)
