@@ -160,7 +160,8 @@ def _is_refused(attempt: Attempt) -> bool:
 def _limit(turn: Turn) -> timedelta:
     """How long a part may be held: longer where nodes have to come for pods that exist, otherwise seconds.
 
-    An autoscaler that may be there is hoped for only while no other training waits for the part.
+    An autoscaler that may be there is hoped for only while the part is of no use to another training, and parts of
+    others are of no use to this one.
     """
     draft, attempt = turn.draft, turn.attempt
     config, longest = draft.snapshot.config, draft.snapshot.config.unmatched_acquire_timeout

@@ -195,8 +195,14 @@ class Room:
         return len((more | back | self.free(ask.shape)) - ask.closed)
 
     def must_give_back(self, ask: Ask, now: datetime) -> bool:
-        """True if another training waits for the ask's part, and no new node shows that an autoscaler completes it."""
-        return bool(ask.part) and not self._grows(ask) and self.is_wanted(ask.part, ask.uid, now)
+        """True if a part is of no use: another training waits for it, or only parts of others are missing.
+
+        It is of use if a new node shows that an autoscaler completes it.
+        """
+        if not ask.part or self._grows(ask):
+            return False
+        alone = len(self.free(ask.shape) - ask.closed)
+        return self.is_wanted(ask.part, ask.uid, now) or alone < ask.lacks <= self._with_parts(ask)
 
     def _grows(self, ask: Ask) -> bool:
         """True if a node that the ask could use was created after its pods."""
