@@ -11,6 +11,10 @@ from holdfast_local.errors import PortTakenError
 
 HOST = "127.0.0.1"
 
+# On a busy machine a server that is ready may take seconds for a TLS handshake. A client that hangs up before the
+# answer and asks again makes it slower.
+_ANSWER_SECONDS = 10.0
+
 
 def free(names: Iterable[str], fixed: Mapping[str, int] | None = None) -> dict[str, int]:
     """A free port for every name, all different.
@@ -50,16 +54,16 @@ def free(names: Iterable[str], fixed: Mapping[str, int] | None = None) -> dict[s
 
 
 def answers_ok(port: int, path: str, *, tls: bool, host: str = HOST) -> bool:
-    """True if a server on this machine answers an anonymous GET with 200 within a second.
+    """True if a server on this machine answers an anonymous GET with 200 within ten seconds.
 
     With `tls` its certificate is not checked: some parts sign their own, and the request contains no secret.
     """
     connection: http.client.HTTPConnection
     if tls:
         context = ssl._create_unverified_context()  # noqa: S323 - see above
-        connection = http.client.HTTPSConnection(host, port, timeout=1.0, context=context)
+        connection = http.client.HTTPSConnection(host, port, timeout=_ANSWER_SECONDS, context=context)
     else:
-        connection = http.client.HTTPConnection(host, port, timeout=1.0)
+        connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
     try:
         connection.request("GET", path)
         return connection.getresponse().status == 200

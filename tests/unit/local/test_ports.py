@@ -1,6 +1,7 @@
 """Ports are free, different from each other, and a port in use is refused with the name of its user."""
 
 import os
+import select
 import socket
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,11 +39,12 @@ def test_a_port_in_use_is_refused_and_its_user_named() -> None:
 
 @pytest.fixture
 def server() -> Iterator[int]:
-    """The port of a server that answers 200 to /good, and 404 to other paths."""
+    """A port: /good answers 200, /slow too, but late and only if the client still waits; other paths answer 404."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/good" else 404)
+            hung_up = self.path == "/slow" and select.select([self.connection], [], [], 1.2)[0]
+            self.send_response(200 if self.path in ("/good", "/slow") and not hung_up else 404)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
@@ -60,6 +62,11 @@ def test_only_a_200_is_a_good_answer(server: int) -> None:
     assert answers_ok(server, "/good", tls=False)
     assert not answers_ok(server, "/bad", tls=False)
     assert not answers_ok(server, "/good", tls=True), "the server speaks no TLS"
+
+
+# Breaks if a control plane that is ready counts as not ready because the machine is busy.
+def test_a_late_answer_is_an_answer(server: int) -> None:
+    assert answers_ok(server, "/slow", tls=False)
 
 
 def test_a_port_without_a_server_does_not_answer() -> None:
