@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.cluster.local_cluster import running_cluster
 from tests.support.cluster.training_jobs import Pool, pool_nodes
-from tests.support.operator.operator_process import OperatorProcess
+from tests.support.operator.operator_process import OperatorProcess, in_place_of
 
 from holdfast_local.cluster import Cluster
 
@@ -44,39 +44,28 @@ def cluster() -> Iterator[Cluster]:
 def shared_operator(cluster: Cluster) -> Iterator[OperatorProcess]:
     """The operator that all tests of a process share; it is started by the first test that asks for `operator`."""
     process = OperatorProcess(cluster, patience=PATIENCE)
-    try:
-        yield process
-    finally:
-        process.stop()
-        process.kill()
+    yield process
+    process.end()
 
 
 @pytest.fixture
 def operator(shared_operator: OperatorProcess) -> OperatorProcess:
     """The operator, running."""
-    if not shared_operator.running:
-        shared_operator.start()
-    return shared_operator
+    return shared_operator.up()
 
 
 @pytest.fixture
-def lone_operator(cluster: Cluster, shared_operator: OperatorProcess) -> Iterator[Callable[..., OperatorProcess]]:
+def lone_operator(shared_operator: OperatorProcess) -> Iterator[Callable[..., OperatorProcess]]:
     """Makes an operator that a test may kill, in place of the shared one; not started.
 
     Arguments are settings of the operator; those of `patience` come on top of PATIENCE.
     """
-    shared_operator.stop()
-    made: list[OperatorProcess] = []
+    with in_place_of(shared_operator) as make:
 
-    def make(patience: dict[str, float] | None = None, **settings: Any) -> OperatorProcess:
-        own = {"drain_timeout": 2, **settings}
-        made.append(OperatorProcess(cluster, patience={**PATIENCE, **(patience or {})}, **own))
-        return made[-1]
+        def make_quick(patience: dict[str, float] | None = None, **settings: Any) -> OperatorProcess:
+            return make(patience={**PATIENCE, **(patience or {})}, **{"drain_timeout": 2, **settings})
 
-    yield make
-    for process in made:
-        process.stop()
-        process.kill()
+        yield make_quick
 
 
 @pytest.fixture

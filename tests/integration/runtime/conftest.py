@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.cluster.local_cluster import apply, get, items
-from tests.support.operator.operator_process import OperatorProcess
+from tests.support.operator.operator_process import OperatorProcess, in_place_of
 
 from holdfast_local.cluster import Cluster
 
@@ -25,41 +25,26 @@ def shared_operator(installed: Cluster) -> Iterator[OperatorProcess]:
     """The operator of the tests that need no other one; it is started by the first test that asks for `operator`."""
     process = OperatorProcess(installed, decider="tests.support.operator.deciders:one_pod", **LEASE)
     yield process
-    end(process)
-
-
-def end(process: OperatorProcess) -> None:
-    """Stop it, or kill it if it does not stop."""
-    try:
-        process.stop()
-    finally:
-        process.kill()
+    process.end()
 
 
 @pytest.fixture
 def operator(shared_operator: OperatorProcess) -> OperatorProcess:
     """The shared operator, running."""
-    if not shared_operator.running:
-        shared_operator.start()
-    return shared_operator
+    return shared_operator.up()
 
 
 @pytest.fixture
-def operators(installed: Cluster, shared_operator: OperatorProcess) -> Iterator[Callable[..., OperatorProcess]]:
+def operators(shared_operator: OperatorProcess) -> Iterator[Callable[..., OperatorProcess]]:
     """Makes operators with short leases, in place of the shared one; all are ended afterwards."""
-    shared_operator.stop()
-    made: list[OperatorProcess] = []
+    with in_place_of(shared_operator) as make:
 
-    def make(decider: str | None = "one_pod", **settings: Any) -> OperatorProcess:
-        """`decider` None: the real one."""
-        module = decider and f"tests.support.operator.deciders:{decider}"
-        process = OperatorProcess(installed, decider=module, **{**LEASE, **settings})
-        made.append(process)
-        return process
+        def make_short(decider: str | None = "one_pod", **settings: Any) -> OperatorProcess:
+            """`decider` None: the real one."""
+            module = decider and f"tests.support.operator.deciders:{decider}"
+            return make(decider=module, **{**LEASE, **settings})
 
-    yield make
-    for process in made:
-        end(process)
+        yield make_short
 
 
 class Jobs:

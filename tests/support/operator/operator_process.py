@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -116,6 +117,17 @@ class OperatorProcess:
             self._process.send_signal(signal.SIGTERM)
         return self.wait(timeout)
 
+    def up(self) -> Self:
+        """Start it if it does not run."""
+        return self if self.running else self.start()
+
+    def end(self) -> None:
+        """Stop it, or kill it if it does not stop."""
+        try:
+            self.stop()
+        finally:
+            self.kill()
+
     def kill(self) -> None:
         """SIGKILL."""
         if self._process and self._process.poll() is None:
@@ -201,7 +213,21 @@ class OperatorProcess:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        try:
-            self.stop()
-        finally:
-            self.kill()
+        self.end()
+
+
+@contextmanager
+def in_place_of(shared: OperatorProcess) -> Iterator[Callable[..., OperatorProcess]]:
+    """Stop the operator that tests share, and give what makes others in its cluster; they are ended afterwards.
+
+    They are not started. Arguments are those of OperatorProcess, without the cluster.
+    """
+    shared.stop()
+    with ExitStack() as made:
+
+        def make(**settings: Any) -> OperatorProcess:
+            process = OperatorProcess(shared.cluster, **settings)
+            made.callback(process.end)
+            return process
+
+        yield make
