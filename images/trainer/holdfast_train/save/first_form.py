@@ -1,13 +1,12 @@
-"""`FirstForm`: the form of objects when a program enters Run. A resume loads a checkpoint into that form."""
+"""`FirstForm`: the form of objects at the beginning of a run. A resume loads a checkpoint into that form."""
 
 import sys
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from holdfast_train.format.stateful import Stateful, unwrapped
+from holdfast_train.format.tree import Leaf
 from holdfast_train.say import say
-
-LAZY: Final = "lazy"  # the shape of a parameter that gets its values when it is loaded, or at its first use
 
 
 class FirstForm:
@@ -18,36 +17,33 @@ class FirstForm:
     """
 
     def __init__(self, objects: Mapping[str, Stateful]) -> None:
-        self._objects = dict(objects)
-        self._forms = {name: _form(thing) for name, thing in objects.items()}
+        torch: Any = sys.modules.get("torch")
+        known = {} if torch is None else {name: unwrapped(thing) for name, thing in objects.items()}
+        self._optimizers = {name: one for name, one in known.items() if isinstance(one, torch.optim.Optimizer)}
+        self._modules = [name for name, one in known.items() if isinstance(one, torch.nn.Module)]
+        self._forms: dict[str, dict[str, Any]] = {name: _groups(one) for name, one in self._optimizers.items()}
+        self._told: set[str] = set()
 
-    def tell_changes(self, *, has_new_plan: bool) -> None:
-        """Say which objects have changed their form. Without a new plan no tensor of a module has another name or
-        shape."""
-        for name, before in list(self._forms.items()):
-            if not (has_new_plan or hasattr(self._objects[name], "param_groups")):
-                continue
-            now = _form(self._objects[name])
-            changed = [key for key in {**before, **now} if key not in now or before.get(key) not in (LAZY, now[key])]
-            if changed:
-                del self._forms[name]
+    def tell_changes(self, leaves: Iterable[Leaf] | None) -> None:
+        """Say which objects have changed their form. `leaves`: of the state; None if these are as before."""
+        now: dict[str, dict[str, Any]] = {name: _groups(one) for name, one in self._optimizers.items()}
+        if leaves is not None:
+            now |= {name: {} for name in self._modules}
+            for leaf in leaves:  # not `state_dict()`, which may wait for other ranks
+                name, _, key = leaf.name.partition("/")
+                if name in self._modules:
+                    now[name][key] = leaf.shape
+        for name, form in now.items():
+            before = self._forms.setdefault(name, form)
+            changed = [key for key in {**before, **form} if before.get(key) != form.get(key)]
+            if changed and name not in self._told:
+                self._told.add(name)
                 say(
-                    f"{name!r} has another form than when the program entered Run ({changed[0]}): a resume can load "
+                    f"{name!r} has another form than at the beginning of this run ({changed[0]}): a resume can load "
                     f"its checkpoints only if the program makes it so before `with Run(...)`. Make all layers and "
                     f"parameter groups at the beginning; requires_grad=False leaves parameters as they are"
                 )
 
 
-def _form(thing: Any) -> dict[str, Any]:
-    """What has to be the same when a state is loaded, by name. Empty if nothing is known of such objects."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None:
-        return {}
-    if isinstance(thing, torch.optim.Optimizer):
-        return {f"parameter group {at}": len(group["params"]) for at, group in enumerate(thing.param_groups)}
-    inner = unwrapped(thing)
-    if not isinstance(inner, torch.nn.Module):
-        return {}
-    is_lazy = torch.nn.parameter.is_lazy
-    tensors = ((key, value) for key, value in inner.state_dict().items() if isinstance(value, torch.Tensor))
-    return {key: LAZY if is_lazy(value) else tuple(value.shape) for key, value in tensors}
+def _groups(optimizer: Any) -> dict[str, Any]:
+    return {f"parameter group {at}": len(group["params"]) for at, group in enumerate(optimizer.param_groups)}

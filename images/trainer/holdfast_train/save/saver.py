@@ -133,7 +133,7 @@ class Saver:
         with no_garbage_collection():
             walk, replicated, _, _ = self._state.walk(self._open.rank, self.apart)
             plan = self._plan_for(walk, replicated)
-            self._first_form.tell_changes(has_new_plan=True)
+            self._first_form.tell_changes(walk.leaves)
             self.send(UsePlan(replace(plan, copies=())))
             self._sent_plan = plan
         self.shortage = shortage(plan.size * self._arenas.copies, available() if free is None else free)
@@ -170,7 +170,7 @@ class Saver:
         self._wait_for_capture()
         walk, replicated, tree, own = self._state.walk(self._open.rank, self.apart)
         before, plan = self._plan, self._plan_for(walk, replicated)
-        self._first_form.tell_changes(has_new_plan=plan is not before)
+        self._first_form.tell_changes(None if plan is before else walk.leaves)
         frozen = frozen or FrozenNames(CheckpointName.new(step, name.attempt), self.frozen.committed)
         kept, confirm = self.frozen.choose(plan, walk.leaves, frozen, waits=waits)
         if kept is not None:

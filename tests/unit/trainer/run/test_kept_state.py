@@ -103,8 +103,8 @@ def add_layer(model: torch.nn.Sequential, optimizer: torch.optim.Optimizer) -> N
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (add_group, "'optimizer' has another form than when the program entered Run (parameter group 1)"),
-        (add_layer, "'model' has another form than when the program entered Run (2.weight)"),
+        (add_group, "'optimizer' has another form than at the beginning of this run (parameter group 1)"),
+        (add_layer, "'model' has another form than at the beginning of this run (2.weight)"),
     ],
 )
 def test_a_program_that_changes_the_form_of_its_objects_is_told_at_the_save(
