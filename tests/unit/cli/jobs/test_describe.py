@@ -26,7 +26,7 @@ def shown(changes: dict[str, Any] | None = None, **spec: Any) -> str:
     "wanted",
     ["demo/job", "Run (1m00s ago): attempt 3 runs on dedicated-1", "attempt 2, UserException:", "ValueError: bad batch",
      "File train.py, line 7", "SpotInterruption", "1 interruption (0 of them infrastructure), 1 of 3 allowed failures",
-     "7 steps done twice, 9.0s without training", "Progressing", "the step grows", "The program trains."],
+     "7 steps done twice, 9.0s without training", "Progressing", "the step grows", "The job trains."],
 )  # fmt: skip
 def test_it_says(wanted: str) -> None:
     assert wanted in shown()

@@ -229,7 +229,7 @@ def test_a_wrong_command_line_makes_nothing(
 def test_a_file_without_one_job_is_refused(api: FakeApi, tmp_path: Path) -> None:
     path = tmp_path / "two.yaml"
     path.write_text(yaml.safe_dump_all([RAW, RAW]))
-    assert "2 TrainingJobs in it; probe needs exactly one" in probe(str(path), code=1).output
+    assert "2 TrainingJobs; probe needs exactly one" in probe(str(path), code=1).output
 
 
 # Breaks if what a probe stored is deleted while one of its pods may still write.

@@ -120,7 +120,7 @@ def test_storage_down_during_a_save_costs_no_training(uri: str, flaky: Flaky) ->
 
 
 def test_a_save_that_is_refused_is_reported_and_training_goes_on(uri: str, flaky: Flaky, endpoint: Endpoint) -> None:
-    where = hasty(uri, every=Every(5), **endpoint.variables)
+    where = hasty(uri, retry=0.0, every=Every(5), **endpoint.variables)
     with Run(counter=Counter(), environment=where) as run:
         for step in run.steps(20):
             settle(run)
