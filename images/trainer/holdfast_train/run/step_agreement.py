@@ -124,7 +124,10 @@ class StepAgreement:
                 raise self._error
             self._check_leave(begun)
             pause = min(2 * pause, longest)
-        self._compare(self._at_meeting(number))
+        there = self._at_meeting(number)
+        if {"end"} <= {one for _, one, _ in there} <= {"act", "end"}:
+            self._part(number)
+        self._compare(there)
 
     def fail(self, step: int) -> str:
         """Let no rank wait for this one, whose training has failed. Return which rank has ended its training alone,
@@ -194,6 +197,15 @@ class StepAgreement:
         there = [rank for rank in range(self._size) if self._meeting.check([f"meeting {number}/{rank}"])]
         said = [self._meeting.get(f"meeting {number}/{rank}").decode().split() for rank in there]
         return [(rank, purpose, int(step)) for rank, (purpose, step) in zip(there, said, strict=True)]
+
+    def _part(self, number: int) -> None:
+        """Say that this rank has read who came, and will not need the store. Rank 0 waits until all have: its process,
+        which may serve the store, ends soon.
+        """
+        key, until = f"meeting {number}/read", time.monotonic() + self._timings.close
+        self._meeting.add(key, 1)
+        while self._rank == 0 and self._meeting.add(key, 0) < self._size and time.monotonic() < until:
+            time.sleep(PAUSES[0])
 
     def _compare(self, there: list[tuple[int, str, int]]) -> None:
         by_purpose = {purpose: (rank, purpose, step) for rank, purpose, step in reversed(there)}

@@ -156,6 +156,31 @@ def test_ranks_end_together(pair: World, pool: ThreadPoolExecutor) -> None:
         end.result(WAIT)
 
 
+def test_rank_0_stays_at_the_end_until_all_have_read_who_came(pool: ThreadPoolExecutor) -> None:
+    """Breaks if it ends, and its store with it, while another rank still asks the store."""
+    world, may_read = World(2), Event()
+
+    class Slow:
+        def __init__(self) -> None:
+            self._store = world.store.clone()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._store, name)
+
+        def check(self, keys: list[str]) -> bool:
+            return (keys != ["meeting 0/0"] or may_read.wait(WAIT)) and self._store.check(keys)
+
+    ranks = [world.ranks[0], StepAgreement(1, 2, Slow)]
+    world.start(*ranks)
+    ends = [pool.submit(rank.meet, "end", 5) for rank in ranks]
+    wait_for(lambda: world.store.check(["meeting 0/read"]), WAIT, "rank 0 to have read")
+    assert not ends[0].done()
+    may_read.set()
+    assert [end.result(WAIT) for end in ends] == [None, None]
+    for rank in ranks:
+        rank.close()
+
+
 def test_a_rank_that_fails_lets_no_other_one_wait(pair: World, pool: ThreadPoolExecutor) -> None:
     pair.start()
     ends = pool.submit(pair.ranks[1].meet, "end", 6)
