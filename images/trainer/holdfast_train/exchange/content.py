@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from holdfast_train.errors import StateError
 from holdfast_train.format import columns
+from holdfast_train.format.numpy_types import numpy_type
 from holdfast_train.format.sealed_json import decoded_json
 from holdfast_train.format.sharding import Box
 from holdfast_train.format.strides import with_strides
@@ -90,8 +91,8 @@ def _to_array(tensor: Any, dtype: str, shape: tuple[int, ...]) -> Any:
     if dtype == BYTES:
         return tensor.contiguous().numpy().tobytes()
     if not tensor.numel():
-        return np.empty(shape, dtype=np.dtype(dtype))
-    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().view(np.dtype(dtype)).reshape(shape)
+        return np.empty(shape, dtype=numpy_type(dtype))
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().view(numpy_type(dtype)).reshape(shape)
 
 
 def to_tensor(array: Any) -> Any:

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias
 
 from holdfast_train.errors import StateError
 from holdfast_train.format.mappings import MAPPINGS, mapping_of, type_of
+from holdfast_train.format.numpy_types import numpy_type
 from holdfast_train.format.strides import Strides, of_array, of_tensor, with_strides
 
 FEW: Final = 16  # a container of fewer items is a part of the tree; what is in it may become columns
@@ -325,7 +326,7 @@ class _Reader:
             flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
             return [_own(flat[a:b].reshape(form[0]).clone(), form[1]) for (a, b), form in zip(cuts, forms, strict=True)]
         numpy = importlib.import_module("numpy")
-        flat = numpy.frombuffer(data, numpy.dtype(about[0]))
+        flat = numpy.frombuffer(data, numpy_type(about[0]))
         if kind == "scalar":
             return list(flat)
         return [_own(flat[a:b].reshape(form[0]).copy(), form[1]) for (a, b), form in zip(cuts, forms, strict=True)]

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 from holdfast_train.errors import StateError
 from holdfast_train.format import columns
 from holdfast_train.format.mappings import MAPPINGS, mapping_of, metadata_of, type_of
+from holdfast_train.format.numpy_types import numpy_type
 from holdfast_train.format.sharding import Box, is_sharded, own_part
 from holdfast_train.format.strides import Strides, of_array, of_tensor
 
@@ -316,9 +317,7 @@ def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, Form], A
         if tag == "$int" and isinstance(body, str):
             return int(body, 16)
         if tag == "$scalar" and isinstance(body, list):
-            dtype, data = map(str, body)
-            numpy = importlib.import_module("numpy")
-            return numpy.ndarray((), numpy.dtype(dtype), base64.b64decode(data))[()]
+            return _scalar(*map(str, body))
         if tag == "$float" and isinstance(body, str):
             return float(body)
         if tag == "$bytes" and isinstance(body, str):
@@ -333,6 +332,13 @@ def unpack(tree: Tree, tensors: Mapping[str, T], value_of: Callable[[T, Form], A
         )
 
     return value(tree)
+
+
+def _scalar(name: str, text: str) -> Any:
+    data, dtype = base64.b64decode(text), numpy_type(name)
+    if len(data) < dtype.itemsize:  # an empty string of NumPy has more
+        raise StateError(f"the checkpoint contains only {len(data)} bytes of a NumPy scalar of type {name!r}")
+    return importlib.import_module("numpy").ndarray((), dtype, data)[()]
 
 
 def names(tree: Tree) -> Iterator[str]:

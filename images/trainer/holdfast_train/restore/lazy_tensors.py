@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from holdfast_train.errors import MisconfiguredStorageError
 from holdfast_train.format import columns
 from holdfast_train.format.manifest import OF_FOLDER, Manifest
+from holdfast_train.format.numpy_types import numpy_type
 from holdfast_train.format.sharding import Box, as_sharded, is_sharded, place
 from holdfast_train.format.strides import with_strides
 from holdfast_train.format.tree import COLUMNS, Form, Shard, TensorEntry, Tree, unpack
@@ -171,7 +172,7 @@ def _empty(lazy: Lazy) -> Any:
     if lazy.entry.kind == "bytes":
         return bytearray(lazy.entry.size)
     module = importlib.import_module(lazy.entry.kind)
-    dtype = getattr(module, lazy.entry.dtype) if lazy.entry.kind == "torch" else module.dtype(lazy.entry.dtype)
+    dtype = getattr(module, lazy.entry.dtype) if lazy.entry.kind == "torch" else numpy_type(lazy.entry.dtype)
     return module.empty(lazy.box[1], dtype=dtype)
 
 

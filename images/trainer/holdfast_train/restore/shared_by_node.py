@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from holdfast_train.format.manifest import Manifest
+from holdfast_train.format.numpy_types import numpy_type
 from holdfast_train.format.sharding import Box
 from holdfast_train.memory_file import memory_file
 from holdfast_train.ranks import Ranks
@@ -202,7 +203,7 @@ def _array(lazy: Lazy, memory: mmap.mmap, offset: int) -> Any:
         return memoryview(memory)[offset : offset + entry.size]
     module = importlib.import_module(entry.kind)
     if entry.kind == "numpy":
-        return module.ndarray(entry.shape, module.dtype(entry.dtype), buffer=memory, offset=offset)
+        return module.ndarray(entry.shape, numpy_type(entry.dtype), buffer=memory, offset=offset)
     dtype = getattr(module, entry.dtype)
     count = entry.size // dtype.itemsize
     # Not a view of a flat tensor: each tensor has a storage of its own, as before the save.
