@@ -12,9 +12,6 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done; true)
 BIN := .venv/bin
-# Some images forbid Python to keep what it has compiled. Tests start hundreds of processes, and without that an import of
-# torch takes twice as long.
-unexport PYTHONDONTWRITEBYTECODE
 # How many tests run at once. Each worker has a cluster of its own. Its tests wait more than they compute, so one worker
 # more than there are cores ends sooner.
 WORKERS ?= $(shell "$(PYTHON)" -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')

@@ -19,7 +19,7 @@ class Timings:
     fragment: float = 120.0  # rank 0 waits this long for a rank that writes nothing, when its own part is uploaded
     orphan: float = 10.0  # if the trainer has ended, it waits twice the time of its own part, and this
     history: float = 2.0  # a commit waits this long for the history when its data is uploaded
-    close: float = 5.0  # for the threads of an agreement to end
+    close: float = 5.0  # for the threads of an agreement to end, and for other ranks to come to its last meeting
 
 
 USUAL = Timings()

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol, runtime_checkable
 
+from holdfast_train.data.rng import Generators
 from holdfast_train.errors import StateError
 
 # Classes whose state is split over the ranks without a description of the parts, by package and name.
@@ -90,15 +91,15 @@ def has_position(objects: Iterable[Any]) -> bool:
     return any(isinstance(one, kinds) or getattr(one, "is_position_in_data", False) for one in objects)
 
 
-def may_have_place(objects: Iterable[object]) -> bool:
-    """True if the program may keep in one of `objects` how far its training is: an object of its own, or `Values`.
-    Models, objects of torch such as optimizers, samplers and generators are not made for it."""
+def of_program(objects: Iterable[Any]) -> list[Any]:
+    """Those of `objects` that are of the program itself, or `Values` of it: such an object may contain anything, as how
+    far the training is. Modules, objects of torch, an ElasticSampler and Generators contain nothing of that kind.
+    """
     torch: Any = sys.modules.get("torch")
-    others = [one for one in objects if torch is None or not isinstance(one, torch.nn.Module)]
-    return not all(
-        type(one).__module__.partition(".")[0] == "torch" or type(one).__name__ in ("ElasticSampler", "Generators")
-        for one in others
-    )
+    samplers: Any = sys.modules.get("holdfast_train.data.elastic_sampler")  # loaded if there is one: it needs NumPy
+    known = (Generators, *([torch.nn.Module] if torch else []), *([samplers.ElasticSampler] if samplers else []))
+    others = (one for one in objects if not isinstance(one, known))
+    return [one for one in others if type(one).__module__.partition(".")[0] != "torch"]
 
 
 def unwrapped(thing: Any) -> Any:

@@ -25,7 +25,7 @@ from holdfast_train.save.last_save import choose_last_save, spare
 from holdfast_train.save.schedule import SaveSchedule
 from holdfast_train.say import say
 from holdfast_train.storage.retrying import RetryingStorage
-from holdfast_train.timings import USUAL, Timings
+from holdfast_train.timings import USUAL
 
 
 class Save(Protocol):
@@ -53,7 +53,6 @@ class Ending:
         schedule: SaveSchedule,
         save: Save,
         reporter: Reporter | None,
-        timings: Timings = USUAL,
     ) -> None:
         self.left = self.was_complete = False
         self._environment = environment
@@ -64,7 +63,7 @@ class Ending:
         self._schedule = schedule
         self._save = save
         self._reporter = reporter
-        self._timings = timings
+        self._timings = USUAL if environment is None else environment.timings
         self._storage: RetryingStorage | None = None
         self._checkpoints: Checkpoints | None = None
         self._coordinator: SaveCoordinator | None = None

@@ -4,10 +4,9 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from holdfast_train.format.stateful import may_have_place, stepping_ones
+from holdfast_train.data.values import Values
+from holdfast_train.format.stateful import of_program, stepping_ones
 from holdfast_train.say import say
-
-__all__ = ["OtherOptimizers"]
 
 MANY: Final = 16  # steps in which only an optimizer of unknown parameters steps: an inner loop is not meant by it
 
@@ -29,7 +28,7 @@ class OtherOptimizers:
         self._parameters: set[int] | None = None  # the ids of those of the models
         self._has_known, self._other = False, None  # that have stepped since the last counted step
         self._alone = 0
-        self._is_over = may_have_place([one for one in self._objects if type(one).__name__ != "Values"])
+        self._is_over = any(not isinstance(one, Values) for one in of_program(self._objects))
         optim: Any = sys.modules.get("torch.optim.optimizer")
         self._hook = None if optim is None else optim.register_optimizer_step_post_hook(self._note)
 

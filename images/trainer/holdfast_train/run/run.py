@@ -431,10 +431,7 @@ class Run:
 
     def _make_ending(self) -> Ending:
         known = self._environment, self._ranks, self._notice, self._agreement
-        return Ending(
-            *known, progress=self._progress, schedule=self._saving, save=self._save, reporter=self._reporter,
-            timings=self._timings,
-        )  # fmt: skip
+        return Ending(*known, progress=self._progress, schedule=self._saving, save=self._save, reporter=self._reporter)
 
     def _wait_at_fence(self, environment: Environment, storage: RetryingStorage) -> bool:
         """Wait until the predecessor has handed over. False if a notice comes before that."""

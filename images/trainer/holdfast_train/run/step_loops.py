@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from holdfast_train.errors import HoldfastTrainError, StateError
-from holdfast_train.format.stateful import may_have_place
+from holdfast_train.format.stateful import of_program
 from holdfast_train.run.step_boundary import StepBoundary
 from holdfast_train.say import say
 
@@ -56,7 +56,7 @@ class StepLoops:
     def check_place(self, *, resumed_from: int | None, objects: Iterable[object]) -> None:
         """A step is counted outside of all loops over steps. Say once if the program does not know where training is:
         it has not asked, and none of its `objects` can tell it."""
-        if self._knows_place or may_have_place(objects):
+        if self._knows_place or of_program(objects):
             return
         self._knows_place = True
         effect = (
