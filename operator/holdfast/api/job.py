@@ -9,7 +9,7 @@ from holdfast.api.every import Every, cel_instant, no_period
 from holdfast.api.failure import Failure
 from holdfast.api.knowledge import MAX_TIERS
 from holdfast.api.model import Model
-from holdfast.api.profile import Tier
+from holdfast.api.profile import Tier, Toleration
 from holdfast.api.resumption import Resume
 from holdfast.api.rules import KeyedBy, Rule, exactly_one
 from holdfast.api.s3 import S3Server
@@ -33,9 +33,7 @@ from holdfast.api.strings import (
     ProgressPattern,
     RelativePath,
 )
-from holdfast.api.trainer import (
-    Trainer,
-)
+from holdfast.api.trainer import Trainer
 
 Policy = Literal["Ordered", "Cheapest", "Deadline"]
 ReturnPolicy = Literal["Never", "Eager", "Slack"]
@@ -51,10 +49,15 @@ _IS_OPEN: Final = f"has(t.key) ? !t.key.startsWith('{_ROLE}') && t.key != '{_ADD
 def _too_wide(capacity: "Capacity") -> str | None:
     """The name of the first tier that tolerates what only an administrator may let a tier tolerate."""
     for tier in capacity.tiers:
-        for t in tier.tolerations:
-            if t.operator == "Exists" if t.key is None else t.key.startswith(_ROLE) or t.key == _ADD_ONS:
-                return tier.name
+        if any(map(_is_wide, tier.tolerations)):
+            return tier.name
     return None
+
+
+def _is_wide(toleration: Toleration) -> bool:
+    if toleration.key is None:
+        return toleration.operator == "Exists"
+    return toleration.key.startswith(_ROLE) or toleration.key == _ADD_ONS
 
 
 class Capacity(Model):

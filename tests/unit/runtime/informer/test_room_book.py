@@ -1,5 +1,6 @@
 """Which trainings on several nodes have room, as pods, jobs and nodes change."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -52,6 +53,13 @@ def cache() -> Cache:
     return cache
 
 
+def of_three_nodes(now: Callable[[], datetime]) -> Cache:
+    cache = Cache(now=now)
+    for number in range(3):
+        cache.put_node(raw_node(f"n{number}", version=number + 1))
+    return cache
+
+
 def test_a_job_that_waits_is_decided_again_when_it_has_room(cache: Cache) -> None:
     cache.put_pod(rank(0, 20, node="n0"))
     assert cache.with_room() == set(), "nothing has changed for b"
@@ -96,9 +104,7 @@ def test_a_job_with_one_node_asks_for_none() -> None:
 def test_a_job_that_has_room_and_does_not_begin_keeps_no_node_from_others() -> None:
     """Breaks if a training whose old pod never ends keeps free nodes from all others."""
     now = datetime.now(UTC)
-    cache = Cache(now=lambda: now)
-    for number in range(3):
-        cache.put_node(raw_node(f"n{number}", version=number + 1))
+    cache = of_three_nodes(lambda: now)
     cache.put_job(waiting("a"))
     cache.put_job(waiting("b"))
     assert cache.with_room() == {A}
@@ -114,9 +120,7 @@ def test_a_job_that_has_room_and_does_not_begin_keeps_no_node_from_others() -> N
 def test_a_job_that_did_not_begin_has_another_turn_later() -> None:
     """Breaks if a training whose old pod took long to end is not told of room any more."""
     now = datetime.now(UTC)
-    cache = Cache(now=lambda: now)
-    for number in range(3):
-        cache.put_node(raw_node(f"n{number}", version=number + 1))
+    cache = of_three_nodes(lambda: now)
     cache.put_job(waiting("a"))
     assert cache.with_room() == {A}
     now += timedelta(seconds=21)
