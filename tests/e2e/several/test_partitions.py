@@ -76,9 +76,15 @@ def haunt(log):
     say("is cut off")
     while not connected(): time.sleep(0.05)
     say("is back")
-    post("joins", "member", rank=0, attempt=1, state="ready", address=os.environ["HOLDFAST_POD_IP"], port=29999)
-    post("reports", "progress", sender="Library", attempt=1, state="training", step=999, steps=998)
-    post("reports as a later one", "progress", sender="Library", attempt=2, state="training", step=999, steps=998)
+    member = {"rank": 0, "attempt": 1, "state": "ready", "address": os.environ["HOLDFAST_POD_IP"], "port": 29999}
+    report = {"sender": "Library", "state": "training", "step": 999, "steps": 998}
+    for what, route, body in (
+        ("joins", "member", member),
+        ("reports", "progress", report | {"attempt": 1}),
+        ("reports as a later one", "progress", report | {"attempt": 2}),
+    ):
+        # Side by side: each refusal takes a second, and its node ends this pod two seconds after it is back.
+        threading.Thread(target=post, args=(what, route), kwargs=body, daemon=True).start()
     for what, write in {"commits": log.settle, "completes": lambda: log.complete(999), "leaves": log.hand_over}.items():
         try:
             log.refresh()
@@ -89,7 +95,7 @@ def haunt(log):
 
 if (attempt, rank) == ("1", 0):
     found = Environment.read()
-    log = CommitLog(open_retrying(found, found.checkpoint_uri), found.identity)
+    log = CommitLog(open_retrying(found, found.settings.checkpoint_uri), found.identity)
     log.fence = log.refresh().fence
     threading.Thread(target=haunt, args=(log,), daemon=True).start()
 """
