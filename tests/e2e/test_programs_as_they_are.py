@@ -77,6 +77,7 @@ def alone(folder: Path, program: str, *arguments: str) -> str:
     """The last line of the program that nobody interrupts."""
     path = REPOSITORY / "tests/support/trainer" / program
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KUBEFLOW_")}
+    environment["SAVE_STEPS"] = str(SAVE_STEPS)
     made = subprocess.run(
         [sys.executable, str(path), str(folder), str(STEPS[program]), *arguments],
         env=environment, capture_output=True, text=True, check=True, timeout=120,
