@@ -43,6 +43,7 @@ test-thorough: setup ## Run the tests that take half a minute or more each; ARGS
 	$(BIN)/holdfast local build
 	$(BIN)/python -m tests.support.tools helm promtool alertmanager
 	$(BIN)/pytest tests -m thorough -n $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/pytest tests/unit -m "hypothesis and not thorough" --hypothesis-profile=more -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: test-versions
 test-versions: setup ## Run the tests of frameworks with the versions of the libraries before today's (minutes)

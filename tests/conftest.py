@@ -3,8 +3,8 @@
 One cluster serves a whole pytest process. `--choose 6 --seed TEXT` runs six of the collected tests, the same ones for
 the same text: a part of the long tests for each change.
 
-Also how hypothesis works: the same examples in every run, however slow the machine is. To look for more, run
-`pytest --hypothesis-profile=explore` now and then.
+Also how hypothesis works: the same examples in every run, however slow the machine is; more of them in
+`make test-thorough`. To look for others, run `pytest --hypothesis-profile=explore` now and then.
 """
 
 import gc
@@ -21,8 +21,10 @@ from tests.support.no_browser import not_tested
 from holdfast_local.cluster import Cluster
 
 settings.register_profile(
-    "same", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
-)
+    "same", max_examples=50, deadline=None, derandomize=True, database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
+settings.register_profile("more", settings.get_profile("same"), max_examples=400)
 settings.register_profile("explore", settings.get_profile("same"), derandomize=False, max_examples=1000)
 settings.load_profile("same")
 
