@@ -35,9 +35,10 @@ def test_every_policy_runs_every_job_and_none_is_late_or_better_than_the_best() 
 
 
 def test_the_same_seed_draws_the_same_jobs() -> None:
-    first = rows(STUDY)
-    assert first == rows(STUDY)
-    assert {row.start for row in first} != {row.start for row in rows(replace(STUDY, seed=2))}
+    study = replace(STUDY, markets=STUDY.markets[:1], loads=(0.6,))
+    first = rows(study)
+    assert first == rows(study)
+    assert {row.start for row in first} != {row.start for row in rows(replace(study, seed=2))}
 
 
 def test_spot_that_never_goes_costs_its_work_and_one_changeover() -> None:

@@ -78,11 +78,11 @@ def holds(restored: Restored, step: int) -> bool:
     return (restored.step, objects["step"], restored.ranks) == (step, step, ({"rng": step},))
 
 
-def flips(file: Path, bits: int = 1) -> Iterator[int]:
-    """Damages one byte after the other, each in `bits` of its bits, and mends it again."""
+def flips(file: Path, bits: int = 1, every: int = 1) -> Iterator[int]:
+    """Damages one byte after the other, or one of `every`, each in `bits` of its bits, and mends it again."""
     whole = file.read_bytes()
     try:
-        for at in range(len(whole)):
+        for at in range(0, len(whole), every):
             for bit in range(bits):
                 damaged = bytearray(whole)
                 damaged[at] ^= 1 << ((at + bit) % 8)
@@ -92,18 +92,21 @@ def flips(file: Path, bits: int = 1) -> Iterator[int]:
         file.write_bytes(whole)
 
 
-@pytest.mark.parametrize("what", ["manifest", "0", "1"])
-def test_every_byte_flipped(saved: Saved, what: str) -> None:
+# One checksum is of the whole manifest, so that some of its bytes stand for all of them.
+@pytest.mark.parametrize(
+    ("what", "every"), [("manifest", 7), pytest.param("manifest", 1, marks=pytest.mark.thorough), ("0", 1), ("1", 1)]
+)
+def test_every_byte_flipped(saved: Saved, what: str, every: int) -> None:
     file = saved.file(NEW, what)
     found = 0
-    for at in flips(file):
+    for at in flips(file, every=every):
         restored = saved.restore()
         assert holds(restored, OLD), at
         assert "step 20 is broken" in restored.note
         assert ("the manifest is not the one" if what == "manifest" else f"{file.name}: the CRC") in restored.note, at
         assert "resumed from the one of step 10" in restored.note
         found += 1
-    assert found == file.stat().st_size > 50
+    assert found == -(-file.stat().st_size // every) > 50
     assert holds(saved.restore(), NEW)
 
 
