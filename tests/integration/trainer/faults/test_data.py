@@ -159,10 +159,10 @@ def test_uploads_of_a_silent_time_are_given_back_with_the_next_one(
     assert plain.drop_unfinished("", datetime.now(UTC) + timedelta(days=1)) == 0
 
 
-def test_uploads_of_the_dead_are_dropped_by_age(proxy: FaultProxy, storage: S3Storage, plain: S3Storage) -> None:
+def test_uploads_of_the_dead_are_dropped_by_age(proxy: FaultProxy, hasty: S3Storage, plain: S3Storage) -> None:
     proxy.add(Act.LOSE_REQUEST, "POST", "uploadId", times=1)
     with pytest.raises(StorageUnreachableError):
-        storage.write("data/x", DATA)
+        hasty.write("data/x", DATA)
     now = datetime.now(UTC)
     assert plain.drop_unfinished("data/", now - timedelta(hours=1)) == 0
     assert plain.drop_unfinished("other/", now + timedelta(hours=1)) == 0
