@@ -1,7 +1,7 @@
 """Fixtures that need a running local cluster, and the choice of a part of the tests.
 
-One cluster serves a whole pytest process. `--choose 6 --seed TEXT` runs six of the collected tests, the same ones for
-the same text: a part of the long tests for each change.
+One cluster serves a whole pytest process: the tests of single parts and those of whole jobs. `--choose 6 --seed TEXT`
+runs six of the collected tests, the same ones for the same text: a part of the long tests for each change.
 
 Also how hypothesis works: the same examples in every run, however slow the machine is; more of them in
 `make test-thorough`. To look for others, run `pytest --hypothesis-profile=explore` now and then.
@@ -16,9 +16,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.support import guard
 from tests.support.cluster.local_cluster import fresh_namespace, running_cluster
+from tests.support.cluster.training_jobs import pool_nodes
 from tests.support.no_browser import not_tested
+from tests.support.operator.operator_process import OperatorProcess
 
 from holdfast_local.cluster import Cluster
+from holdfast_local.config import DEFAULT_NODES
+
+POOLS = 32  # for one pytest process; a test that breaks its nodes takes a pool that no later test uses
 
 settings.register_profile(
     "same", max_examples=50, deadline=None, derandomize=True, database=None,
@@ -77,9 +82,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A cluster with audit log, S3 server and the default nodes. Tests share it: leave its nodes as they were."""
-    with running_cluster(audit=True) as running:
+    """A cluster in which Holdfast is installed, with audit log, the default nodes, and pools that tests bring up.
+
+    Tests share it: leave its default nodes as they were.
+    """
+    pools = (node for number in range(1, POOLS + 1) for node in pool_nodes(number))
+    with running_cluster(audit=True, nodes=(*DEFAULT_NODES, *pools)) as running:
+        running.install()
+        # The garbage collector learns of new kinds when it starts, and then only every 30 s.
+        running.kill_component("kube-controller-manager")
+        running.start_component("kube-controller-manager")
         yield running
+
+
+@pytest.fixture(scope="session")
+def lasting_operators() -> list[OperatorProcess]:
+    """The operators that run on after their test. A test that is to have none, or another one, stops them first."""
+    return []
 
 
 @pytest.fixture

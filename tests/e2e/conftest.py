@@ -1,17 +1,14 @@
-"""One cluster with many nodes, one operator on it, and a pool of nodes for each test."""
+"""One operator in the cluster, and a pool of nodes for each test."""
 
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
 import pytest
-from tests.support.cluster.local_cluster import running_cluster
-from tests.support.cluster.training_jobs import Pool, pool_nodes
+from tests.support.cluster.training_jobs import Pool
 from tests.support.operator.operator_process import OperatorProcess, in_place_of
 
 from holdfast_local.cluster import Cluster
-
-POOLS = 32  # pools for one pytest process; a test that breaks its nodes takes a pool that no later test uses
 
 # Everything that an operator waits for, short: the local cluster calls a node silent after 6 s.
 PATIENCE = {
@@ -32,18 +29,10 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """A cluster with the operator's rights installed, and many nodes to rent."""
-    nodes = tuple(node for number in range(1, POOLS + 1) for node in pool_nodes(number))
-    with running_cluster(audit=True, nodes=nodes) as running:
-        running.install()
-        yield running
-
-
-@pytest.fixture(scope="session")
-def shared_operator(cluster: Cluster) -> Iterator[OperatorProcess]:
-    """The operator that all tests of a process share; it is started by the first test that asks for `operator`."""
+def shared_operator(cluster: Cluster, lasting_operators: list[OperatorProcess]) -> Iterator[OperatorProcess]:
+    """The operator that these tests share; it is started by the first test that asks for `operator`."""
     process = OperatorProcess(cluster, patience=PATIENCE)
+    lasting_operators.append(process)
     yield process
     process.end()
 
@@ -89,6 +78,15 @@ def pool(pools: Callable[[], Pool]) -> Pool:
 
 
 @pytest.fixture(scope="session")
-def calm_pool(cluster: Cluster) -> Pool:
-    """A pool that many tests share, for none of them takes a node away."""
-    return Pool(cluster, f"p{next(_numbers)}").rent()
+def lasting_pool(cluster: Cluster) -> Pool:
+    """The nodes of `calm_pool`."""
+    return Pool(cluster, f"p{next(_numbers)}")
+
+
+@pytest.fixture
+def calm_pool(lasting_pool: Pool) -> Pool:
+    """A pool that many tests share, for none of them takes a node away.
+
+    It is rented for each test: an agent that was killed brings only the default nodes up again.
+    """
+    return lasting_pool.rent()

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from tests.support.cluster.local_cluster import apply, get
+from tests.support.cluster.local_cluster import apply, exists, get
 from tests.support.cluster.training_jobs import Pool, Raw, restarts, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.waiting import wait_for
@@ -162,7 +162,7 @@ def test_a_quota_on_config_maps_is_named(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
     """Breaks if a namespace without room for the operator's ConfigMap leaves a job without a reason or for ever."""
-    wait_for(lambda: quota_room(cluster, namespace), 20, "the namespace's own ConfigMap")
+    wait_for(lambda: exists(cluster, "configmap/kube-root-ca.crt", namespace), 20, "the namespace's own ConfigMap")
     set_quota(cluster, namespace, "few", {"count/configmaps": "1"})
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], QUICK, goal=SHORT, trainer=SIZED)
     waiting = job.wait("a refusal", lambda s: "exceeded quota: few" in ((s.get("decision") or {}).get("message") or ""))
@@ -172,8 +172,3 @@ def test_a_quota_on_config_maps_is_named(
 
     done = job.wait_phase("Completed", "Failed")
     assert (done["phase"], restarts(done)) == ("Completed", (0, 0, 0))
-
-
-def quota_room(cluster: Cluster, namespace: str) -> bool:
-    """True once the controller manager has put its own ConfigMap into the namespace."""
-    return bool(get(cluster, "configmap/kube-root-ca.crt", namespace))

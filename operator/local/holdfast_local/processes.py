@@ -133,7 +133,8 @@ def log_tail(record: ProcessRecord, lines: int) -> list[str]:
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The little that a server needs of the user's environment, and `extra`. No secret gets in by chance."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG", "TZ") if name in os.environ}
+    names = ("PATH", "HOME", "TMPDIR", "LANG", "TZ", "GOGC")  # the last: how much memory Go takes to save CPU
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     return {**kept, **(extra or {})}
 
 

@@ -40,7 +40,6 @@ class Server:
 @pytest.fixture(scope="module")
 def server(cluster: Cluster) -> Iterator[Server]:
     """A server that knows the CRDs as they are checked in."""
-    cluster.install()  # it waits until they are served
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
     yield Server(cluster)
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))

@@ -1,4 +1,4 @@
-"""A cluster with Holdfast's CRDs, service account and rights, and jobs for the small deciders."""
+"""Operators with small deciders, and jobs for them."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -14,16 +14,10 @@ LEASE = {"lease_duration": 3, "lease_renew": 0.5}
 CRD = "customresourcedefinition/trainingjobs.holdfast.dev"
 
 
-@pytest.fixture(scope="session")
-def installed(cluster: Cluster) -> Cluster:
-    cluster.install()
-    return cluster
-
-
-@pytest.fixture(scope="module")  # not longer: in the same cluster other tests have jobs that no operator may touch
-def shared_operator(installed: Cluster) -> Iterator[OperatorProcess]:
+@pytest.fixture(scope="module")  # not longer: in the cluster other tests have jobs that this operator may not touch
+def shared_operator(cluster: Cluster) -> Iterator[OperatorProcess]:
     """The operator of the tests that need no other one; it is started by the first test that asks for `operator`."""
-    process = OperatorProcess(installed, decider="tests.support.operator.deciders:one_pod", **LEASE)
+    process = OperatorProcess(cluster, decider="tests.support.operator.deciders:one_pod", **LEASE)
     yield process
     process.end()
 
@@ -86,25 +80,25 @@ class Jobs:
 
 
 @pytest.fixture
-def jobs(installed: Cluster, namespace: str) -> Jobs:
-    return Jobs(installed, namespace)
+def jobs(cluster: Cluster, namespace: str) -> Jobs:
+    return Jobs(cluster, namespace)
 
 
 @pytest.fixture
-def loosened(installed: Cluster) -> Iterator[Cluster]:
+def loosened(cluster: Cluster) -> Iterator[Cluster]:
     """The CRD as a later version may have it: `status.future` exists, and `spec.goal` takes anything."""
-    before = get(installed, CRD)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    before = get(cluster, CRD)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     root = "/spec/versions/0/schema/openAPIV3Schema/properties"
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
     def patch(*steps: dict[str, Any]) -> None:
-        installed.kubectl("patch", CRD, "--type=json", "-p", json.dumps(steps))
+        cluster.kubectl("patch", CRD, "--type=json", "-p", json.dumps(steps))
 
     patch(
         {"op": "add", "path": f"{root}/status/properties/future", "value": {"type": "string"}},
         {"op": "replace", "path": f"{root}/spec/properties/goal", "value": anything},
     )
-    yield installed
+    yield cluster
     patch(
         {"op": "remove", "path": f"{root}/status/properties/future"},
         {"op": "replace", "path": f"{root}/spec/properties/goal", "value": before["spec"]["properties"]["goal"]},

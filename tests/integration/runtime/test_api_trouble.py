@@ -21,15 +21,15 @@ pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture
-def proxy(installed: Cluster) -> Iterator[ApiProxy]:
-    with api_proxy(installed.server, installed.ca_cert) as running:
+def proxy(cluster: Cluster) -> Iterator[ApiProxy]:
+    with api_proxy(cluster.server, cluster.ca_cert) as running:
         yield running
 
 
 @pytest.fixture
-def kubeconfig(installed: Cluster, proxy: ApiProxy, tmp_path: Path) -> Path:
+def kubeconfig(cluster: Cluster, proxy: ApiProxy, tmp_path: Path) -> Path:
     """The operator's own, through the proxy."""
-    return proxy.kubeconfig(installed.kubeconfig_for(NAMESPACE, "holdfast"), tmp_path / "kubeconfig")
+    return proxy.kubeconfig(cluster.kubeconfig_for(NAMESPACE, "holdfast"), tmp_path / "kubeconfig")
 
 
 def test_watches_that_die_end_the_operator_after_the_writes_in_flight(
@@ -56,13 +56,13 @@ def test_watches_that_die_end_the_operator_after_the_writes_in_flight(
 
 
 async def test_a_cluster_is_read_once_although_every_tenth_page_is_refused(
-    installed: Cluster, namespace: str, proxy: ApiProxy, kubeconfig: Path
+    cluster: Cluster, namespace: str, proxy: ApiProxy, kubeconfig: Path
 ) -> None:
     """Breaks if a new leader begins a list again, or waits for longer than the server wants."""
     profile = {"apiVersion": "holdfast.dev/v1alpha1", "kind": "CapacityProfile"}
     tiers = {"tiers": [{"name": "cpu", "kind": "CPU"}]}
     named = [{**profile, "metadata": {"name": f"{namespace}-{number}"}, "spec": tiers} for number in range(30)]
-    apply(installed, *named)
+    apply(cluster, *named)
     proxy.page = 1
     refused = proxy.add("GET .*", status=429, every=10)
     async with await Client.from_kubeconfig(kubeconfig) as client:
@@ -74,4 +74,4 @@ async def test_a_cluster_is_read_once_although_every_tenth_page_is_refused(
     known = len(cache.profiles) + len(cache.cluster.nodes) + len(cache.jobs) + len(cache.pod_uids())
     assert refused.met >= 3
     assert proxy.pages <= known + len(LISTS), "no page is read twice"
-    installed.kubectl("delete", "capacityprofiles", *(one["metadata"]["name"] for one in named))
+    cluster.kubectl("delete", "capacityprofiles", *(one["metadata"]["name"] for one in named))

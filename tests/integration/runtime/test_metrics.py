@@ -17,12 +17,12 @@ Make = Callable[..., OperatorProcess]
 API = "rbac.authorization.k8s.io"
 
 
-def test_metrics_need_a_token_whose_user_may_read_them(operators: Make, installed: Cluster, namespace: str) -> None:
+def test_metrics_need_a_token_whose_user_may_read_them(operators: Make, cluster: Cluster, namespace: str) -> None:
     """Breaks if a pod of the cluster reads the names and costs of all jobs, or Prometheus cannot read them."""
     operator = operators(metrics_auth="on").start()
 
     def trusted() -> str:
-        found = json.loads(installed.kubectl("-n", NAMESPACE, "get", "configmap", "-o", "json"))["items"]
+        found = json.loads(cluster.kubectl("-n", NAMESPACE, "get", "configmap", "-o", "json"))["items"]
         return next((one["data"]["ca.crt"] for one in found if one["metadata"]["name"] == "holdfast-ca"), "")
 
     context = ssl.create_default_context(cadata=wait_for(trusted, 20, "the CA in the operator's namespace"))
@@ -39,7 +39,7 @@ def test_metrics_need_a_token_whose_user_may_read_them(operators: Make, installe
 
     assert ask(None)[0] == 401
     assert ask("forged")[0] == 401
-    stranger = installed.kubectl("-n", namespace, "create", "token", "default").strip()
+    stranger = cluster.kubectl("-n", namespace, "create", "token", "default").strip()
     status, text = ask(stranger)
     assert (status, f'user "system:serviceaccount:{namespace}:default" may not' in text) == (403, True)
     name = f"reads-metrics-{namespace}"
@@ -50,16 +50,16 @@ def test_metrics_need_a_token_whose_user_may_read_them(operators: Make, installe
                "subjects": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": namespace}]}  # fmt: skip
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "prometheus", "namespace": namespace}}
     try:
-        apply(installed, account, role, binding)
-        token = installed.kubectl("-n", namespace, "create", "token", "prometheus").strip()
+        apply(cluster, account, role, binding)
+        token = cluster.kubectl("-n", namespace, "create", "token", "prometheus").strip()
         status, text = ask(token)
         assert (status, "holdfast_leading 1.0" in text) == (200, True)
     finally:
-        installed.kubectl("delete", "clusterrole,clusterrolebinding", name, "--ignore-not-found")
+        cluster.kubectl("delete", "clusterrole,clusterrolebinding", name, "--ignore-not-found")
 
 
 @pytest.mark.thorough
-def test_the_leader_has_the_label_and_gives_it_up_when_its_pod_is_lost(operators: Make, installed: Cluster) -> None:
+def test_the_leader_has_the_label_and_gives_it_up_when_its_pod_is_lost(operators: Make, cluster: Cluster) -> None:
     """Breaks if the Service does not find the leader, or a leader that nobody can reach keeps the lease."""
     labels = {"app.kubernetes.io/name": "holdfast", "app.kubernetes.io/component": "operator"}
 
@@ -67,14 +67,14 @@ def test_the_leader_has_the_label_and_gives_it_up_when_its_pod_is_lost(operators
         meta = {"name": name, "namespace": NAMESPACE, "labels": labels}
         # No scheduler takes it, so nothing but this test writes its status.
         spec = {"schedulerName": "none", "containers": [{"name": "operator", "image": "none"}]}
-        apply(installed, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+        apply(cluster, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
         condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-11-21T12:00:00Z"}
         patch = json.dumps({"status": {"phase": "Running", "conditions": [condition]}})
-        installed.kubectl("-n", NAMESPACE, "patch", "pod", name, "--subresource=status", "--type=merge", "-p", patch)
+        cluster.kubectl("-n", NAMESPACE, "patch", "pod", name, "--subresource=status", "--type=merge", "-p", patch)
 
     def leader() -> str:
         command = ("get", "pods", "-l", "holdfast.dev/leader=true", "-o", "name")
-        return installed.kubectl("-n", NAMESPACE, *command).strip()
+        return cluster.kubectl("-n", NAMESPACE, *command).strip()
 
     try:
         pod("operator-one", ready=True)
@@ -87,7 +87,7 @@ def test_the_leader_has_the_label_and_gives_it_up_when_its_pod_is_lost(operators
         assert "has not been ready for 30s" in first.log_tail()
         second.wait_ready(10)
         wait_for(lambda: leader() == "pod/operator-two", 10, "the label to move")
-        assert get(installed, "lease/holdfast", NAMESPACE)["spec"]["holderIdentity"]
+        assert get(cluster, "lease/holdfast", NAMESPACE)["spec"]["holderIdentity"]
     finally:
         for name in ("operator-one", "operator-two"):
-            installed.kubectl("-n", NAMESPACE, "delete", "pod", name, "--force", "--ignore-not-found")
+            cluster.kubectl("-n", NAMESPACE, "delete", "pod", name, "--force", "--ignore-not-found")

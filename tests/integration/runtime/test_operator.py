@@ -200,13 +200,13 @@ def test_deletes_and_releases_by_decision(operators: Make, jobs: Any) -> None:
     wait_for(lambda: jobs.phase() == "Suspended" and not jobs.pods(), 20, "the pod to be gone")
 
 
-def test_release_before_uninstalling(installed: Cluster, operators: Make, jobs: Any) -> None:
+def test_release_before_uninstalling(cluster: Cluster, operators: Make, jobs: Any) -> None:
     """Breaks if an uninstalled operator leaves pods that can never be deleted."""
     operator = operators().start()
     jobs.create()
     wait_for(lambda: jobs.phase() == "Running", 20, "the job to run")
     operator.stop()
-    assert command.main(["release", "--kubeconfig", str(installed.admin_kubeconfig)]) == 0
+    assert command.main(["release", "--kubeconfig", str(cluster.admin_kubeconfig)]) == 0
     assert "finalizers" not in jobs.pods()["a-1-0"]["metadata"]
     jobs.kubectl("delete", "tj/a", "--wait=false")
-    wait_for(lambda: not exists(installed, "pod/a-1-0", jobs.namespace), COLLECTED_IN, "the pod to be gone")
+    wait_for(lambda: not exists(cluster, "pod/a-1-0", jobs.namespace), COLLECTED_IN, "the pod to be gone")

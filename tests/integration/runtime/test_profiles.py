@@ -19,12 +19,12 @@ TIERS = [{"name": "spot", "kind": "Spot"}, {"name": "cpu", "kind": "CPU"}]
 
 
 @pytest.fixture
-def profile(installed: Cluster, namespace: str) -> Iterator[str]:
+def profile(cluster: Cluster, namespace: str) -> Iterator[str]:
     """A profile of the test's own."""
     manifest = {"apiVersion": "holdfast.dev/v1alpha1", "kind": "CapacityProfile", "metadata": {"name": namespace}}
-    apply(installed, {**manifest, "spec": {"tiers": TIERS}})
+    apply(cluster, {**manifest, "spec": {"tiers": TIERS}})
     yield namespace
-    delete(installed, f"capacityprofile/{namespace}")
+    delete(cluster, f"capacityprofile/{namespace}")
 
 
 def writes(cluster: Cluster, profile: str) -> int:

@@ -105,12 +105,12 @@ class Tenants:
 
 @pytest.mark.thorough
 async def test_a_storm_of_one_tenant_delays_the_pod_of_another_by_a_second_at_most(
-    installed: Cluster, operators: Callable[..., OperatorProcess]
+    cluster: Cluster, operators: Callable[..., OperatorProcess]
 ) -> None:
     """Breaks if workers, turns, writes or tokens are first come, first served between namespaces."""
     operators(None, qps=WRITES, burst=WRITES).start()
-    with fresh_namespace(installed, "storm") as stormy, fresh_namespace(installed, "other") as other:
-        async with await Client.from_kubeconfig(installed.admin_kubeconfig) as client, asyncio.timeout(300):
+    with fresh_namespace(cluster, "storm") as stormy, fresh_namespace(cluster, "other") as other:
+        async with await Client.from_kubeconfig(cluster.admin_kubeconfig) as client, asyncio.timeout(300):
             tenants = Tenants(client, stormy, other)
             await tenants.delay()  # the first job of a namespace also waits for its ConfigMap
             await tenants.wait_for_nodes()

@@ -81,5 +81,7 @@ def test_a_missing_log_has_no_lines(tmp_path: Path) -> None:
 
 def test_servers_do_not_get_the_secrets_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    monkeypatch.setenv("GOGC", "200")
     assert "AWS_SECRET_ACCESS_KEY" not in processes.clean_environment()
+    assert processes.clean_environment()["GOGC"] == "200", "the user decides between memory and CPU"
     assert processes.clean_environment({"A": "1"})["A"] == "1"

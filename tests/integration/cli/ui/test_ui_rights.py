@@ -40,7 +40,6 @@ def reader(namespace: str) -> list[dict[str, Any]]:
 
 def test_pages_have_the_rights_of_their_user(cluster: Cluster, namespace: str) -> None:
     """Breaks if pages fail as a whole without a right, if a change is not sent, or if an action passes RBAC."""
-    cluster.install()
     apply(cluster, *reader(namespace))
     apply(cluster, JOB, namespace=namespace)
     with running_ui(cluster.kubeconfig_for(namespace, "reader"), "-n", namespace) as ui:
