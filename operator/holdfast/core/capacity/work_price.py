@@ -339,7 +339,7 @@ class Comparison:
             worth = min(worth, unit)  # no fast Spot tier needs the slack later
         cheapest = min((hourly[spot.name] / spot.speed for spot in spots), default=unit)
         ample = max(plan.slack, 0.0) * fallback.speed / view.work
-        scarce = unit + (unit - cheapest) / (2 * (1 + ample) ** 2) if spots_are_fast else unit
+        scarce = unit + (unit - cheapest) / 2 / (1 + ample) / (1 + ample) if spots_are_fast else unit
         scarce = max(worth, scarce)
         saved = {
             spot.name: scarce * (spot.speed - fallback.speed) - hourly[spot.name] + hourly[fallback.name]

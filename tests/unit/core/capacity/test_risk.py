@@ -27,6 +27,7 @@ def risk(*tiers, policy=deadline, missing=None, **given_view):
     ("found", "status", "reason", "words"),
     [
         (risk(), "False", "InTime", "met even without Spot nodes"),
+        (risk(work=1e-160), "False", "InTime", "met even without Spot nodes"),
         (risk(left=38 * HOUR), "True", "Late", "late by 2.2 h even if no node is lost"),
         (risk(left=-HOUR), "True", "DeadlineOver", "was 60 min ago, and the job will be late by 41.2 h"),
         (risk(OUT, left=-HOUR), "True", "DeadlineOver", "late by 41.0 h"),
