@@ -1,5 +1,6 @@
 """The spec of a TrainingJob: what a researcher writes. trainer.py has the part that says what runs."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, ClassVar, Final, Literal
 
@@ -37,6 +38,7 @@ from holdfast.api.trainer import Trainer
 
 Policy = Literal["Ordered", "Cheapest", "Deadline"]
 ReturnPolicy = Literal["Never", "Eager", "Slack"]
+PutBack = Literal["All", "Newest"]
 
 
 # Distributions taint their control plane by its roles: control-plane, controlplane, master, etcd; some by the add-ons
@@ -178,6 +180,18 @@ _RESERVED = ("holdfast", "dev", "proc", "sys")
 _LONG_ENOUGH = f"{cel_instant('self.maxLostWork')} >= {cel_instant('self.every')}"
 
 
+def _needs_folder(field: str, is_unset: str, got_cel: str, got: Callable[["Checkpoint"], str]) -> Rule:
+    """The rule that a field needs the field folder. `is_unset`: CEL that is true if it is not set; `got`: "" then."""
+    return Rule(
+        allowed=f"{field} needs folder: set folder to the path into which the program writes its saves",
+        cel=f"{is_unset} || has(self.folder)",
+        is_met=lambda checkpoint: not got(checkpoint) or checkpoint.folder is not None,
+        got_cel=got_cel,
+        got=got,
+        field=f".{field}",
+    )
+
+
 class Checkpoint(Model):
     """How checkpoints are saved, kept and resumed from."""
 
@@ -185,12 +199,21 @@ class Checkpoint(Model):
     """Where checkpoints are stored. It can only be changed while the job is suspended. The other fields of checkpoint
     can be changed at any time. Pods take a change from the next attempt on; the condition SettingsPending says so."""
     folder: MountPath | None = None
-    """Folder in the trainer, such as /outputs, into which a program writes its checkpoints that knows nothing of
-    Holdfast. A process beside the program saves each complete checkpoint, and puts the newest one back before the
-    program starts. The program decides how often it saves. Default: the program saves with holdfast_train."""
+    """Folder in the trainer, such as /outputs, into which a program writes that knows nothing of Holdfast. A process
+    beside the program commits the whole folder when the program has written a save, and puts it back in place before
+    the program starts. The program decides how often it saves. Default: the program saves with holdfast_train."""
+    exclude: Annotated[tuple[PathPattern, ...], Field(max_length=64)] = ()
+    """What in the field folder is neither committed nor put back: paths below it, such as wandb, *.log or run-*/tmp. A
+    * stands for any text, also with slashes. A folder that matches is left out with all that is in it. Default: only
+    caches, and what is not a file, such as a socket."""
+    put_back: PutBack = "All"
+    """What a start puts back into the field folder. All: every file of the newest commit. Newest: the newest save, with
+    what its state files name, such as the best model, and all files outside of older saves; older saves stay in the
+    storage. The program finds fewer of its saves then, and starts sooner."""
     pattern: PathPattern | None = None
-    """Which files or folders in the field folder are checkpoints, such as run-*/step-*; each match is one. Default:
-    those of Hugging Face, Accelerate, Lightning, torch.save, torch.distributed.checkpoint and Orbax are recognised."""
+    """Which files or folders in the field folder are saves, such as run-*/step-*; each match is one. It decides what
+    HOLDFAST_NEWEST_CHECKPOINT names and which step a commit has; all other files are committed too. Default: what the
+    content of the files says."""
     every: Every = Every(period=timedelta(minutes=10))
     """How often to save: a number of steps such as 500 steps, a duration such as 10m, or auto. With auto, Daly's
     formula chooses the interval that loses the least time, from the measured time of a save and the interruption rate
@@ -242,13 +265,18 @@ class Checkpoint(Model):
             got=lambda checkpoint: checkpoint.folder,
             field=".folder",
         ),
-        Rule(
-            allowed="pattern needs folder: set folder to the path into which the program writes its checkpoints",
-            cel="!has(self.pattern) || has(self.folder)",
-            is_met=lambda checkpoint: checkpoint.pattern is None or checkpoint.folder is not None,
-            got_cel="self.pattern",
-            got=lambda checkpoint: checkpoint.pattern,
-            field=".pattern",
+        _needs_folder("pattern", "!has(self.pattern)", "self.pattern", lambda checkpoint: checkpoint.pattern or ""),
+        _needs_folder(
+            "exclude",
+            "!has(self.exclude) || self.exclude.size() == 0",
+            "self.exclude.join(', ')",
+            lambda one: ", ".join(one.exclude),
+        ),
+        _needs_folder(
+            "putBack",
+            "self.putBack == 'All'",
+            "self.putBack",
+            lambda one: "" if one.put_back == "All" else one.put_back,
         ),
         Rule(
             allowed="maxLostWork does not go with folder, because the program decides how often it saves: leave it out",

@@ -35,6 +35,8 @@ def pod_settings(job: TrainingJob, config: OperatorConfig, life: float, imports:
         keys_folder=names.KEYS_PATH if has_keys else None,
         folder=checkpoint.folder,
         folder_pattern=checkpoint.pattern,
+        folder_exclude=tuple(checkpoint.exclude),
+        folder_put_back=checkpoint.put_back,
         every=_every(checkpoint, life),
         upload_rate=_upload_rate(checkpoint),
         peers=checkpoint.peers and gates.PEER_COPIES.name in config.gates,

@@ -115,6 +115,10 @@ class Settings:
     """`checkpoint.folder`."""
     folder_pattern: str | None = kind.text()
     """`checkpoint.pattern`."""
+    folder_exclude: tuple[str, ...] = kind.texts(most=64, characters=256)
+    """`checkpoint.exclude`."""
+    folder_put_back: Literal["All", "Newest"] = kind.choice("All", "Newest")
+    """`checkpoint.putBack`."""
     every: Every = kind.part(Every, Every())
     """When to save: `steps` or `seconds` of `checkpoint.every` (neither: `auto`); `checkpoint.maxLostWork`."""
     upload_rate: int | None = kind.whole(least=1)

@@ -36,6 +36,8 @@ EDITS: dict[str, list[tuple[Any, bool]]] = {
     ],
     "checkpoint.folder": [("/outputs", True)],
     "checkpoint.pattern": [("run-*", True)],
+    "checkpoint.exclude": [(["*.log"], True), ([], False)],
+    "checkpoint.putBack": [("Newest", True), ("All", False)],
     "checkpoint.every": [("500 steps", True), ("auto", True), ("600s", False)],
     "checkpoint.maxLostWork": [("20m", True)],
     "checkpoint.uploadRate": [("300M", True)],
@@ -53,7 +55,8 @@ EDITS: dict[str, list[tuple[Any, bool]]] = {
     "failure.slowRanks": [({"action": "Ignore"}, True), ({"window": "7m"}, True), ({"action": "Replace"}, False)],
     "failure.maxFruitless": [(5, False)],
 }
-NEEDED = {"checkpoint.pattern": {"checkpoint.folder": "/outputs"}}
+OF_FOLDERS = ("checkpoint.pattern", "checkpoint.exclude", "checkpoint.putBack")
+NEEDED = {name: {"checkpoint.folder": "/outputs"} for name in OF_FOLDERS}
 GATED = {"checkpoint.peers"}  # needs several nodes, and a gate
 
 

@@ -53,6 +53,15 @@ def test_checkpoints() -> None:
     assert told(checkpoint={"storage": STORAGE, "every": "500 steps"}).every.steps == 500
 
 
+def test_a_folder() -> None:
+    given = {"storage": STORAGE, "folder": "/outputs", "pattern": "run-*"}
+    found = told(checkpoint=given)
+    assert (found.folder, found.folder_pattern) == ("/outputs", "run-*")
+    assert (found.folder_exclude, found.folder_put_back) == ((), "All")
+    found = told(checkpoint={**given, "exclude": ["*.log", "wandb"], "putBack": "Newest"})
+    assert (found.folder_exclude, found.folder_put_back) == (("*.log", "wandb"), "Newest")
+
+
 # Breaks if copies are sent to other nodes although no administrator has turned that on.
 def test_gates() -> None:
     peers = {"checkpoint": {"storage": STORAGE, "peers": True}, "trainer": GANG}
@@ -75,7 +84,10 @@ def test_the_longest_texts_that_a_job_may_have() -> None:
     patterns = ["\N{GRINNING FACE}" * 250 + "{step}"] * 8
     pod = build_pod(
         job(
-            checkpoint={"storage": storage, "resume": resume, "folder": f"/{'f' * 511}", "pattern": "*" * 256},
+            checkpoint={
+                "storage": storage, "resume": resume, "folder": f"/{'f' * 511}", "pattern": "*" * 256,
+                "exclude": ["*" * 256] * 64,
+            },
             trainer={"image": "registry.example/train:1", "command": ["x"], "data": data},
             progress={"patterns": patterns},
         ),
