@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 COMPLETED = "Completed"
+NOTHING_SAVED = "NothingSaved"  # completed, and no save was ever committed from checkpoint.folder
 EXITED = "Exited"
 SAVED_AND_LEFT = "SavedAndLeft"  # the last step is saved
 LEFT_WITHOUT_SAVING = "LeftWithoutSaving"

@@ -1,5 +1,7 @@
 """What is said of the checkpoints of a folder, whose names may say no step."""
 
+from pathlib import Path
+
 
 def of_step(step: int | None) -> str:
     """In brackets behind the name of a checkpoint."""
@@ -11,6 +13,14 @@ def newest(step: int | None, *, is_there: bool) -> str:
     if not is_there:
         return "this attempt has saved no checkpoint"
     return "the newest checkpoint is saved; its name says no step" if step is None else f"saved step: {step}"
+
+
+def nothing_saved(root: Path) -> str:
+    """The program ended with exit code 0, and neither this attempt nor an earlier one has committed a save."""
+    return (
+        f"the program ended with exit code 0, and no save of it was ever committed, so its results are in no storage; "
+        f"it wrote none into {root}: let it write there, or set checkpoint.folder to the folder into which it writes"
+    )
 
 
 def saved_on_notice(step: int | None) -> str:

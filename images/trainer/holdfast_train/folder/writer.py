@@ -312,7 +312,10 @@ class FolderWriter:
             self._progress.state = "completed"
             have = words.newest(self._saved_step, is_there=self._has_saved)
             message = f"the program ended with exit code 0; {have}"
-            self._write_verdict("completed", message, reasons.COMPLETED, step=self._saved_step)
+            if self._checkpoints.log.state.commits:
+                self._write_verdict("completed", message, reasons.COMPLETED, step=self._saved_step)
+            else:
+                self._write_verdict("completed", words.nothing_saved(self._root), reasons.NOTHING_SAVED)
         self._reported.end(self.deadline - time.monotonic())
         if self._reporter is not None:
             self._reporter.finish(FAREWELL_SECONDS)

@@ -34,6 +34,7 @@ from holdfast.core.observe.members import groups_of, inherited, is_waiting
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.start_trouble import find_start_trouble
 from holdfast.core.turn import Turn, take_turn
+from holdfast_protocol.reasons import NOTHING_SAVED
 
 # --- deeds of rows ----------------------------------------------------------------------------------------------------
 
@@ -257,7 +258,7 @@ def finish_job(draft: Draft, phase: Phase, reason: str, message: str) -> None:
     drop_successor(draft, EndReason.NOT_NEEDED)
     draft.set(phase=phase, reason=reason, current=None, finished_at=draft.now)
     draft.explain("Finish", f"{reason}: {message}"[:MESSAGE_LIMIT])
-    draft.event(f"Job{phase}", f"{reason}: {message}", warning=phase is Phase.FAILED)
+    draft.event(f"Job{phase}", f"{reason}: {message}", warning=phase is Phase.FAILED or reason == NOTHING_SAVED)
 
 
 _BAD = (EndKind.INTERRUPTION, EndKind.FAILURE, EndKind.MISCONFIGURED)

@@ -25,7 +25,9 @@ def set_conditions(draft: Draft, s: Situation) -> None:
     phase = status.phase or Phase.ACQUIRING
     _set(draft, "CapacityAcquired", on_node, "NodeFound" if on_node else reason or phase, explanation)
     _set(draft, "Progressing", phase in (Phase.RUNNING, Phase.MIGRATING), reason or phase, explanation)
-    _set(draft, "Complete", phase is Phase.COMPLETED, reason if phase.final and reason else "NotFinished")
+    completed = phase is Phase.COMPLETED
+    why = reason if phase.final and reason else "NotFinished"
+    _set(draft, "Complete", completed, why, explanation if completed else "")
     failed = phase is Phase.FAILED
     _set(draft, "Failed", failed, (reason if failed else None) or "NotFailed", explanation if failed else "")
     draining = current is not None and current.drain is not None and current.drain.reason in get_args(PauseReason)

@@ -11,7 +11,7 @@ from holdfast.core.status.conditions import CHECKPOINT_FAILING, find_condition
 from holdfast.core.status.long_waits import KEEP_POD, WAITING_FOR_ROOM
 from holdfast.core.status.never_fits import NEVER_FITS
 from holdfast.core.status.staging import REASON as STAGING
-from holdfast_protocol.reasons import STORAGE_UNREACHABLE
+from holdfast_protocol.reasons import NOTHING_SAVED, STORAGE_UNREACHABLE
 
 # for these reasons the decision says what the job waits for, and what to do
 _SAY_IT_ALL: Final = (EndReason.NEVER_ENDED, PROFILE_NOT_FOUND, WAITING_FOR_ROOM, STAGING)
@@ -27,6 +27,8 @@ def tell_next(draft: Draft) -> None:
 def _next(draft: Draft) -> str:
     status = draft.status
     match status.phase:
+        case Phase.COMPLETED if status.reason == NOTHING_SAVED and status.decision:
+            return f"The job is over, and nothing was saved. {status.decision.message}."
         case Phase.COMPLETED:
             return "Nothing: training is complete."
         case Phase.FAILED:

@@ -24,6 +24,7 @@ from holdfast_cli.why.screen import show
 
 HOUR = 3600
 NODES = [node("n1"), node("d1", labels={"tier": "dedicated"})]
+UNSAVED = {"action": "Finish", "message": "NothingSaved: no save of it", "at": "2026-11-21T09:00:00Z"}
 WRONG = Misconfigured(reason="NoCheckpoint", message="none", tier="spot", pods="0", at=at(-60))
 LEDGER = Ledger(
     attempts=1,
@@ -205,6 +206,11 @@ def test_a_profile_that_was_deleted_while_the_job_trains():
     ("status", "spec", "wanted"),
     [
         ({"phase": Phase.COMPLETED, "current": None}, {}, "There is nothing to choose: training is complete."),
+        (
+            {"phase": Phase.COMPLETED, "current": None, "reason": "NothingSaved", "decision": UNSAVED},
+            {},
+            "Finish: NothingSaved: no save of it",
+        ),
         ({"phase": Phase.FAILED, "current": None, "reason": "MaxFailures"}, {}, "has failed for good: MaxFailures."),
         (
             {"phase": Phase.SUSPENDED, "current": None, "misconfigured": WRONG},

@@ -64,6 +64,10 @@ CASES = {
         {"Complete": ("True", "Exited"), "Failed": ("False", "NotFailed"), "Progressing": ("False", "Exited"),
          "CapacityAcquired": ("False", "Exited")},
     ),
+    "completed, and nothing was saved": (
+        snapshot(job(status(RUNNING)), ended(1, 0, verdict("completed", "NothingSaved", message="no save of it"))),
+        {"Complete": ("True", "NothingSaved"), "Failed": ("False", "NotFailed")},
+    ),
     "failed": (
         snapshot(job(status(RUNNING), failure=FIRST_FAILURE_ENDS), ended(1, 1)),
         {"Failed": ("True", "TooManyFailures"), "Complete": ("False", "TooManyFailures")},
@@ -79,6 +83,26 @@ def test_every_phase(name):
     given, expected = CASES[name]
     found = told(settled(given))
     assert {kind: found[kind] for kind in expected} == expected
+
+
+# Breaks if a program that was lost without a trace looks like one that is complete.
+@pytest.mark.parametrize(
+    ("reason", "kind", "next_"),
+    [
+        ("NothingSaved", "Warning", "The job is over, and nothing was saved. NothingSaved: no save of it."),
+        ("Completed", "Normal", "Nothing: training is complete."),
+        ("AlreadyComplete", "Normal", "Nothing: training is complete."),
+    ],
+)
+def test_a_completed_job_says_whether_anything_was_saved(reason, kind, next_):
+    decision = settled(
+        snapshot(job(status(RUNNING)), ended(1, 0, verdict("completed", reason, message="no save of it")))
+    )
+    found = decision.status
+    assert (found.phase, found.reason, found.next) == ("Completed", reason, next_)
+    (said,) = [one.message for one in found.conditions if one.type == "Complete"]
+    assert said == f"{reason}: no save of it"
+    assert [(one.type, one.message) for one in decision.events if one.reason == "JobCompleted"] == [(kind, said)]
 
 
 def test_a_time_moves_only_with_the_status():

@@ -106,6 +106,13 @@ def test_from_attempt_to_attempt(place: Path) -> None:
     assert (fourth.end()["reason"], fourth.process.returncode) == ("AlreadyComplete", 0)
 
 
+# Breaks if a program that wrote nothing into its folder, in no attempt, is complete without a word.
+def test_nothing_was_ever_saved(place: Path) -> None:
+    verdict = Pod(place, 1, last=0).end()
+    assert (verdict["outcome"], verdict["reason"]) == ("completed", "NothingSaved")
+    assert "set checkpoint.folder to the folder into which it writes" in str(verdict["message"])
+
+
 # Breaks if an attempt that is fenced commits, or if its program goes on.
 def test_fenced(place: Path) -> None:
     old = Pod(place, 1)
