@@ -166,7 +166,7 @@ def _check_memory(
             for tier in spec.capacity.tiers:
                 if needs:
                     needs.check(tier, spec.trainer, (), f"spec.capacity.tiers[{tier.name}]", report)
-            if state:
+            if state and spec.checkpoint.folder is None:
                 check_memory(spec.trainer, spec.capacity.tiers, state, report)
 
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from holdfast.api.errors import SpecError
+from holdfast.api.job import TrainingJobSpec
 from holdfast.api.names import API_VERSION, JOB_KIND, JOB_PLURAL, PROFILE_KIND, PROFILE_PLURAL
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import Tier
 from holdfast.api.review import named
-from holdfast.api.trainer import Trainer
 from holdfast.core.status.never_fits import LOWER
 from holdfast.runtime.apiserver.client import MERGE_PATCH
 from holdfast.runtime.errors import ApiError
@@ -18,6 +18,7 @@ from holdfast_cli.check.findings import Report
 from holdfast_cli.check.memory_room import FIELD, State, check_memory, reported_shortage, stored_state
 from holdfast_cli.check.node_fit import Node, fit, has_labels
 from holdfast_cli.check.referenced_objects import PLURALS, Reference, references
+from holdfast_cli.jobs.put_back import put_back_words
 
 Manifest = dict[str, Any]
 _DRY_RUN = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "holdfast-check"}
@@ -66,7 +67,7 @@ class Preflight:
             await self._tiers(tiers, job, "spec.capacity.tiers", report)
         elif tiers := tuple(await self._profile_tiers(profile, report)):
             await self._tiers(tiers, job, f"capacityprofile/{profile}", report)
-        await self._memory(manifest, job.spec.trainer, tiers, report)
+        await self._size(manifest, job.spec, tiers, report)
         for reference in references(job.spec):
             await self._reference(reference, namespace, report)
 
@@ -168,10 +169,13 @@ class Preflight:
         if self.needs and job is not None:
             self.needs.check(tier, job.spec.trainer, self._nodes or [], where, report)
 
-    async def _memory(self, manifest: Manifest, trainer: Trainer, tiers: Sequence[Tier], report: Report) -> None:
-        """Say if a save fits into the memory, as far as the size of the state is known."""
-        stored = await self._stored(manifest)
-        if stored and (words := reported_shortage(stored, trainer)):
+    async def _size(self, manifest: Manifest, spec: TrainingJobSpec, tiers: Sequence[Tier], report: Report) -> None:
+        """Say if a save fits into the memory, or what a start puts back, as far as the size of the state is known."""
+        stored, trainer = await self._stored(manifest), spec.trainer
+        if spec.checkpoint.folder is not None:  # nothing of it is copied into memory
+            if stored and (words := put_back_words(spec.checkpoint, stored.status)):
+                report.note("spec.checkpoint.putBack", words)
+        elif stored and (words := reported_shortage(stored, trainer)):
             report.warn(FIELD, f"its trainer reports: {words}")
         elif state := self.state or (stored and stored_state(stored.status)):
             check_memory(trainer, tiers, state, report)

@@ -26,6 +26,7 @@ from holdfast_cli.jobs import costs, feed, view
 from holdfast_cli.jobs.curve import Curve, Sparkline, sentences, to_curve
 from holdfast_cli.jobs.members import Pods, read_pods, table, to_objects
 from holdfast_cli.jobs.options import History
+from holdfast_cli.jobs.put_back import put_back_words
 from holdfast_cli.jobs.timeline import timeline
 from holdfast_cli.storage.history import history_of
 from holdfast_cli.storage.options import Endpoint
@@ -120,7 +121,10 @@ def show(
     sections: list[tuple[str, RenderableType | None]] = [
         ("", _heading(job, now)),
         ("what happens next", Text(view.what_next(job))),
-        ("progress", Group(view.progress_line(job, now), view.summary(job, now, view.Losses()), *_metrics(job))),
+        (
+            "progress",
+            Group(view.progress_line(job, now), view.summary(job, now, view.Losses()), *_metrics(job), *_put_back(job)),
+        ),
         ("loss over all attempts", None if curve is None else _curve(curve)),
         ("last words of the program", _last_words(job)),
         ("attempts", view.attempts_table(job, now) if job.status.attempt else None),
@@ -165,6 +169,12 @@ def _metrics(job: TrainingJob) -> list[RenderableType]:
         return lines
     shown = [Text.assemble(f"{one.name} ", view.loss_text(one.value, "bold")) for one in found]
     return [*lines, Text.assemble(("metrics   ", "dim"), Text("   ").join(shown))]
+
+
+def _put_back(job: TrainingJob) -> list[RenderableType]:
+    """One line with what a start costs, of a job with checkpoint.folder."""
+    said = None if job.status.is_over else put_back_words(job.spec.checkpoint, job.status)
+    return [] if said is None else [Text.assemble(("start     ", "dim"), said)]
 
 
 def _last_words(job: TrainingJob) -> RenderableType | None:

@@ -91,6 +91,27 @@ async def test_a_job_that_exists_says_if_a_save_fits_into_its_memory(status: dic
     assert [line.startswith(said or "-") for line in about] == [True] * (said is not None)
 
 
+@pytest.mark.parametrize(
+    ("put_back", "said"),
+    [
+        ("All", "the next start puts back all of /outputs, 30.0 GiB, less what is there; putBack: Newest"),
+        ("Newest", "the next start puts back /outputs without old saves; putBack: All is all of it, 30.0 GiB"),
+    ],
+)
+async def test_a_folder_says_what_a_start_puts_back(put_back: str, said: str) -> None:
+    """Breaks if a folder of many saves costs an hour at each interruption without a word before, or if it is taken for
+    a state that has to fit into the memory."""
+    spec = {**GOOD["spec"], "checkpoint": {**GOOD["spec"]["checkpoint"], "folder": "/outputs", "putBack": put_back}}
+    folder = {**GOOD, "spec": spec}
+    report = Report("job")
+    await Preflight(FakeApi({JOB: {**folder, "status": {"checkpoint": SAVED}}}), "vision", []).check(folder, report)
+    (found,) = [f.message for f in report.findings if f.field.endswith(("putBack", "memory"))]
+    assert found.startswith(said)
+    new = Report("job")
+    await Preflight(FakeApi({}), "vision", [], State(30 << 30, "given")).check(folder, new)
+    assert not [f for f in new.findings if f.field.endswith(("putBack", "memory"))]
+
+
 async def test_the_size_of_the_state_may_be_given() -> None:
     report = Report("job")
     await Preflight(FakeApi({}), "vision", [GOOD], State(1 << 20, "given by --state")).check(GOOD, report)

@@ -53,6 +53,13 @@ def test_metrics_are_told() -> None:
     assert "metrics" not in shown()
 
 
+def test_a_folder_says_what_the_next_start_puts_back() -> None:
+    folder = {**running_job().spec.checkpoint.model_dump(by_alias=True, exclude_unset=True), "folder": "/outputs"}
+    assert "start     the next start puts back all of /outputs, 37.2 MiB" in shown(checkpoint=folder)
+    over = {"phase": "Completed", "current": None}
+    assert "the next start" not in shown() + shown(over, checkpoint=folder) + shown({"checkpoint": None})
+
+
 def test_events_are_not_cut() -> None:
     assert shown().replace("\n", " ").count("it will") == 20
 
