@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.api.scalars import format_time
 from holdfast_cli.checkpoints import screen
 from holdfast_cli.checkpoints.compare import kind
 from holdfast_cli.checkpoints.manifests import read_manifest
@@ -20,9 +21,14 @@ from holdfast_cli.checkpoints.survey import survey
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.terminal import formats
 from holdfast_cli.terminal.fitted_table import Column, Fitting
+from holdfast_protocol.document import readable
+from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.exchange.progress_bar import format_size
-from holdfast_train.format.manifest import Manifest
+from holdfast_train.folder.look import File
+from holdfast_train.folder.put_back import read_index
+from holdfast_train.format.manifest import OF_FOLDER, Manifest
 from holdfast_train.format.tree import TensorEntry
+from holdfast_train.storage.base import Storage
 
 LARGEST = 8
 TENSOR_COLUMNS = (
@@ -32,6 +38,7 @@ TENSOR_COLUMNS = (
     Column("BYTES", right=True),
     Column("SHARDS", rank=3, right=True),
 )
+FILE_COLUMNS = (Column("PATH"), Column("SIZE", right=True), Column("WRITTEN", rank=1))
 OBJECT_COLUMNS = (Column("OBJECT"), Column("TENSORS", right=True), Column("SIZE", right=True))
 
 
@@ -49,9 +56,9 @@ def show(
         ),
     ] = None,
 ) -> None:
-    """Show what is in a checkpoint: versions, metrics, objects and tensors.
+    """Show what is in a checkpoint: versions, metrics, objects and tensors; of checkpoint.folder, its files.
 
-    Only its manifest is read. The exit code is 4 if no tensor's name begins with --under.
+    Only its manifest is read, and the list of its files. The exit code is 4 if no tensor's name begins with --under.
 
     \b
     Examples:
@@ -60,6 +67,7 @@ def show(
     """
     selected = select(survey(at.storage), str(at.found.name or checkpoint))
     read = read_manifest(at.storage, selected)
+    files = files_of(at.storage, read)
     listed = read.tensors if tensors else None
     if under is not None:
         listed = tuple(t for t in read.tensors if _dotted(t.name).startswith(_dotted(under)))
@@ -69,15 +77,23 @@ def show(
 
     def print_answer(out: Console) -> None:
         if listed is None:
-            print_manifest(out, read, datetime.now(UTC))
+            print_manifest(out, read, datetime.now(UTC), files)
         else:
             out.print(_table(listed) if listed else Text("no tensors"))
 
-    at.answer(to_object(read, read.tensors if listed is None else listed), print_answer)
+    at.answer(to_object(read, read.tensors if listed is None else listed, files), print_answer)
 
 
-def print_manifest(out: Console, found: Manifest, now: datetime) -> None:
-    """Print a manifest for people."""
+def files_of(storage: Storage, found: Manifest) -> tuple[File, ...]:
+    """The files of a checkpoint of checkpoint.folder, the newest first; none of another one."""
+    if OF_FOLDER not in found.program:
+        return ()
+    files = read_index(storage, Found(storage.uri, b"", found)).unit.files
+    return tuple(sorted(files, key=lambda file: (-file.mtime_ns, file.path)))
+
+
+def print_manifest(out: Console, found: Manifest, now: datetime, files: Sequence[File] = ()) -> None:
+    """Print a manifest, and the files of a folder, for people."""
     at = datetime.fromisoformat(found.at)
     facts = {
         "step": screen.step_of(found.name),
@@ -103,6 +119,8 @@ def print_manifest(out: Console, found: Manifest, now: datetime) -> None:
     largest = sorted(found.tensors, key=lambda t: t.size, reverse=True)[:LARGEST]
     if largest:
         _section(out, "largest tensors", _table(largest))
+    if files:
+        _section(out, several(files, "file"), Fitting(FILE_COLUMNS, [_file_cells(file) for file in files]))
 
 
 def several(things: Sequence[Any], what: str) -> str:
@@ -163,7 +181,20 @@ def _cells(tensor: TensorEntry) -> list[Text]:
     return [Text(cell) for cell in cells]
 
 
-def to_object(found: Manifest, tensors: Sequence[TensorEntry]) -> dict[str, Any]:
+def _file_cells(file: File) -> list[Text]:
+    link = "" if file.link is None else f" -> {readable(file.link)}"
+    return [Text(readable(file.path) + link), Text(format_size(file.size)), Text(formats.moment(_written(file)))]
+
+
+def _written(file: File) -> datetime | None:
+    """When the file was written; None for a time that no calendar has."""
+    try:
+        return datetime.fromtimestamp(file.mtime_ns / 1e9, UTC)
+    except (OverflowError, ValueError):
+        return None
+
+
+def to_object(found: Manifest, tensors: Sequence[TensorEntry], files: Sequence[File] = ()) -> dict[str, Any]:
     """What -o json prints: sizes in bytes."""
     return {
         "name": str(found.name),
@@ -188,5 +219,15 @@ def to_object(found: Manifest, tensors: Sequence[TensorEntry]) -> dict[str, Any]
                 "size": t.size,
             }
             for t in tensors
+        ],
+        "files": [
+            {
+                "path": readable(file.path),
+                "size": file.size,
+                "at": None if (at := _written(file)) is None else format_time(at),
+                "mode": f"{file.mode:04o}",
+                "link": None if file.link is None else readable(file.link),
+            }
+            for file in files
         ],
     }

@@ -354,13 +354,38 @@ def test_a_checkpoint_of_a_folder(tmp_path: Path) -> None:
     assert "checkpoint-30" in shown.output
     assert "unchanged files" in shown.output
     assert not any(word in shown.output for word in ("frozen", "OBJECTS"))
-    assert json.loads(holdfast("show", storage.uri, "-o", "json").output)["step"] == 30
+    told = json.loads(holdfast("show", storage.uri, "-o", "json").output)
+    assert told["step"] == 30
     refused = holdfast("show", storage.uri, "--under", "model")
     assert refused.exit_code == ExitCode.NOT_FOUND
     for command in ("list", "verify"):
         done = holdfast(command, storage.uri)
         assert done.exit_code == 0, done.output
         assert "000000000030-a1" in done.output
+
+
+# Breaks if the files of a commit cannot be seen, in the order in which they changed, or if an odd one hides them all.
+def test_the_files_of_a_folder(tmp_path: Path) -> None:
+    storage, outputs = FolderStorage(tmp_path / "job"), tmp_path / "outputs"
+    made = Checkpoints(storage, identity(1), Keep(9))
+    made.start("Auto")
+    path = hugging_face(outputs, 10)
+    (path / "last").symlink_to("model.safetensors")
+    (path / os.fsdecode(b"odd\xff.txt")).write_text("its name is not UTF-8")
+    for number, name in enumerate(("model.safetensors", "trainer_state.json", "tokenizer.json")):
+        os.utime(path / name, (2_000_000_000 - number, 2_000_000_000 - number))
+    FolderCommits(made, storage, outputs).commit(next(iter(layouts.find(look(outputs)))))
+    files = json.loads(holdfast("show", storage.uri, "-o", "json").output)["files"]
+    assert [(one["path"], one["size"], one["at"]) for one in files[:2]] == [
+        ("checkpoint-10/model.safetensors", 1_500_000, "2033-05-18T03:33:20Z"),
+        ("checkpoint-10/trainer_state.json", (path / "trainer_state.json").stat().st_size, "2033-05-18T03:33:19Z"),
+    ]
+    assert {one["path"]: one["link"] for one in files}["checkpoint-10/last"] == "model.safetensors"
+    assert "checkpoint-10/odd?.txt" in {one["path"] for one in files}
+    shown = holdfast("show", storage.uri, "10").output
+    assert "6 FILES" in shown
+    assert shown.index("model.safetensors ") < shown.index("trainer_state.json") < shown.index("tokenizer.json")
+    assert "last -> model.safetensors" in shown
 
 
 # Breaks if a command says step 0, which no name says, or cannot name such a checkpoint.
