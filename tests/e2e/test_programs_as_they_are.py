@@ -134,7 +134,7 @@ def test_an_unmodified_trainer_is_reclaimed_three_times(
     reclaim(cluster, job)
     job.wait("the time that is left", lambda s: restarts(s)[0] == INTERRUPTIONS and _foreseen(s), 120)
     text = shown(job)
-    assert "each complete checkpoint that it writes into /outputs is saved" in text
+    assert "/outputs is committed each time that it has written a save" in text
     twice_so_far = re.search(r"(\d+) steps? done twice", text)
     if mode:
         assert twice_so_far, text

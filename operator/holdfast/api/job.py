@@ -203,9 +203,9 @@ class Checkpoint(Model):
     beside the program commits the whole folder when the program has written a save, and puts it back in place before
     the program starts. The program decides how often it saves. Default: the program saves with holdfast_train."""
     exclude: Annotated[tuple[PathPattern, ...], Field(max_length=64)] = ()
-    """What in the field folder is neither committed nor put back: paths below it, such as wandb, *.log or run-*/tmp. A
-    * stands for any text, also with slashes. A folder that matches is left out with all that is in it. Default: only
-    caches, and what is not a file, such as a socket."""
+    """What in the field folder is neither committed nor put back: names, such as wandb, or paths below it, such as
+    run-*/tmp. A * stands for any text, also with slashes. A folder that matches is left out with all that is in it.
+    Default: only caches, and what is not a file, such as a socket."""
     put_back: PutBack = "All"
     """What a start puts back into the field folder. All: every file of the newest commit. Newest: the newest save, with
     what its state files name, such as the best model, and all files outside of older saves; older saves stay in the

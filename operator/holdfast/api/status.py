@@ -103,7 +103,7 @@ class CheckpointStatus(Model):
     """The newest committed checkpoint."""
 
     step: Step | None = None
-    """Step at which the checkpoint was saved. Not set if the name that a program as it is gave it says none."""
+    """Step at which the checkpoint was saved. Not set if nothing says the step of a folder."""
     uri: Annotated[str, Clip(2048)]
     """Address of the checkpoint."""
     bytes: Step = 0

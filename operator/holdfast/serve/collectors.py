@@ -231,7 +231,7 @@ FAMILIES = (
     _gauge("training_loss_finite", "0 if the newest training loss is NaN or infinite, otherwise 1", _loss_finite),
     Family("training_metric", "Newest value of a metric that the program reported; the label is its name", _metrics,
            ("name",)),
-    _gauge("checkpoint_step", "Step of the newest committed checkpoint; no sample if its name says none",
+    _gauge("checkpoint_step", "Step of the newest committed checkpoint; no sample if nothing says it",
            lambda job: job.status.checkpoint.step if job.status.checkpoint else None),
     _gauge("checkpoint_timestamp_seconds", "When the newest checkpoint was committed, in seconds since 1970",
            _checkpoint_time),

@@ -75,7 +75,7 @@ class Saved:
     committed_at: str = kind.moment(REQUIRED)
     """When it was committed."""
     step: int | None = kind.whole()
-    """Its step; not set if the name that the program gave it says none."""
+    """Its step; not set if nothing says the step of a folder."""
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ TABLE = (
     Variable(
         NEWEST_CHECKPOINT,
         LAUNCHER,
-        "path of the newest checkpoint in `checkpoint.folder` when the program starts, for "
+        "path of the newest save in `checkpoint.folder` when the program starts, for "
         "[its option](../how-to/programs-as-they-are.md#how-the-program-resumes); only if there is one",
     ),
     Variable(VERDICT_DIR, LAUNCHER, "folder in which ranks say how they ended"),

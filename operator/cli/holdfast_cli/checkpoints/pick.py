@@ -52,6 +52,6 @@ def _known(state: LogState) -> str:
         return "nothing is committed there yet"
     steps = [str(c.step) for c in state.commits if c.step]
     if not steps:
-        return "no name of its checkpoints says a step"
+        return "none of its checkpoints has a step"
     shown = steps if len(steps) <= 8 else [*steps[:2], "...", *steps[-5:]]
     return f"committed {'step' if len(steps) == 1 else 'steps'}: {', '.join(shown)}"

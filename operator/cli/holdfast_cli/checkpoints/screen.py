@@ -29,7 +29,7 @@ def notes(lines: Iterable[str]) -> None:
 
 
 def step_of(name: CheckpointName) -> str:
-    """The step of a checkpoint for a cell; `formats.NOTHING` for one of a folder whose own name says no step."""
+    """The step of a checkpoint for a cell; `formats.NOTHING` for one of a folder of which nothing says it."""
     return formats.count(name.step or None)
 
 
@@ -61,7 +61,7 @@ def _now(state: LogState) -> Text:
         return Text("no attempt of this job has raised its fence yet")
     last = state.rollbacks[-1] if state.rollbacks else None
     if last is not None and last.seq > state.fence.seq:
-        to = f"step {last.step:,}" if last.step else "a checkpoint whose name says no step"
+        to = f"step {last.step:,}" if last.step else "a checkpoint without a step"
         back = f"rolled back to {to}" if last.to else "rolled back to the start"
         return Text(f"{back}: {last.why}; no attempt may commit before the next fence")
     if rules.possible_writer(state) is None:

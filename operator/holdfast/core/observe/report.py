@@ -11,7 +11,7 @@ from holdfast_protocol.report import FOLDER, LIBRARY, RELAY, STAGER, Sender, Sta
 
 @dataclass(frozen=True, slots=True)
 class SavedCheckpoint:
-    """A commit that a trainer reported. `step`: None if the name that the program gave it says none."""
+    """A commit that a trainer reported. `step`: None if nothing says the step of a folder."""
 
     step: int | None
     uri: str
@@ -92,7 +92,7 @@ class Report:
     acknowledged_at: datetime | None = None
     staging: Staging | None = None  # the data is copied, and no program has reported yet
     ignored_step: int | None = None  # it put this step back, and the program began at an earlier one
-    put_back_without_step: bool = False  # it put back a checkpoint whose name says no step
+    put_back_without_step: bool = False  # it put back a checkpoint without a step
     senders: tuple[Sender, ...] = (LIBRARY,)
 
     @property

@@ -122,9 +122,8 @@ def _training(draft: Draft, attempt: Attempt) -> str:
     if folder := draft.snapshot.job.spec.checkpoint.folder:
         doing = "trains" if attempt.first_step is not None else "runs"
         return (
-            f"The program {doing}, and each complete checkpoint that it writes into {folder} is saved. If its node is "
-            "taken away, the program is asked to leave, and starts again on another node, with the newest of them in "
-            "that folder."
+            f"The program {doing}, and {folder} is committed each time that it has written a save. If its node is "
+            "taken away, the program is asked to leave, and starts again on another node, with that folder put back."
         )
     if attempt.nodes > 1:
         do = "train" if attempt.first_step is not None else "run, and have reported nothing"

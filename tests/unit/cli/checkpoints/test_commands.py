@@ -404,11 +404,11 @@ def test_no_command_says_a_step_that_no_name_says(tmp_path: Path) -> None:
         done = holdfast(*args)
         assert not re.search(r"(?i)step +0|^0 ", done.output, re.MULTILINE), done.output
     unknown = holdfast("show", storage.uri, "500").output
-    assert "no name of its checkpoints says a step" in " ".join(unknown.split())
+    assert "none of its checkpoints has a step" in " ".join(unknown.split())
     back = CliRunner().invoke(app, ["rollback", storage.uri, "--to", older, "--yes"]).output
     assert "left behind: 1 checkpoint\n" in back
     assert f"the next attempt continues from the checkpoint {older}" in " ".join(back.split())
-    assert "rolled back to a checkpoint whose name says no step" in holdfast("list", storage.uri).output
+    assert "rolled back to a checkpoint without a step" in holdfast("list", storage.uri).output
     second = Checkpoints(storage, identity(2), Keep(9))
     second.start("Auto")
     second.complete(0)

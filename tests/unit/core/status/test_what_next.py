@@ -26,8 +26,8 @@ RETRY = "2026-11-21T09:03:40Z"
 STUCK = {"action": "Wait", "message": "x", "at": DRAIN["at"]}
 
 
-def said(changes: dict[str, Any]) -> str:
-    draft = Draft(snapshot(running_job(changes), now=NOW))
+def said(changes: dict[str, Any], **spec: Any) -> str:
+    draft = Draft(snapshot(running_job(changes, **spec), now=NOW))
     tell_next(draft)
     assert draft.status.next
     return draft.status.next
@@ -60,6 +60,13 @@ def said(changes: dict[str, Any]) -> str:
 )
 def test_what_happens_next_on_several_nodes(changes: dict[str, Any], wanted: str) -> None:
     assert wanted in said(changes)
+
+
+def test_what_happens_next_to_a_folder() -> None:
+    saves = {"storage": {"s3": {"bucket": "runs", "prefix": "p"}}, "folder": "/outputs"}
+    text = said({"current": QUIET}, checkpoint=saves)
+    assert "The program runs, and /outputs is committed each time that it has written a save." in text
+    assert text.endswith("starts again on another node, with that folder put back.")
 
 
 # Breaks if a phase or state leaves a person without a next step.
