@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ from tests.support.trainer.pod_settings import pod_variables
 from tests.support.trainer.stores import LAUNCHER
 
 from holdfast_protocol.settings import Keep
-from holdfast_train.commitlog.checkpoints import Checkpoints
+from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.environment import Identity
 from holdfast_train.folder.commit import FolderCommits
-from holdfast_train.folder.layouts import Unit, find
-from holdfast_train.folder.look import look
+from holdfast_train.folder.index import Index, read_index
+from holdfast_train.folder.look import OWN, Look, look
+from holdfast_train.folder.newest import NewestSave
+from holdfast_train.folder.put_back import PutBack, put_back
 from holdfast_train.storage.folder import FolderStorage
 
 TRAINER = """
@@ -25,8 +28,8 @@ def save(step):
     path = root / f"checkpoint-{step}"
     path.mkdir(parents=True)
     (path / "model.safetensors").write_bytes(b"%d" % step * 300_000)
-    (path / "tokenizer.json").write_bytes(b"t" * 2_000_000)
-    (path / "trainer_state.json").write_text(json.dumps({"global_step": step}))
+    (path / "tokenizer.json").write_text(json.dumps({"t": "t" * 2_000_000}))
+    (path / "trainer_state.json").write_text(json.dumps({"global_step": step, "log_history": []}))
 def leave(*_):
     if save_on_signal:
         save(step + 1)
@@ -70,18 +73,52 @@ def hugging_face(root: Path, step: int, weights: bytes = b"w" * 1_500_000, name:
 
 
 class SavedFolder:
-    """The folder `outputs` of a program, and the `store` of its job, below `place`. Attempt 1 holds the fence."""
+    """The folder `outputs` of a program, and the `store` of its job, below `place`. `attempt` holds the fence."""
 
-    def __init__(self, place: Path, keep: int = 2) -> None:
+    def __init__(self, place: Path, keep: int = 2, attempt: int = 1, pattern: str | None = None) -> None:
         self.storage = FolderStorage(place / "store")
         self.root = place / "outputs"
-        self.checkpoints = Checkpoints(self.storage, identity(), Keep(last=keep))
+        self.checkpoints = Checkpoints(self.storage, identity(attempt), Keep(last=keep))
         self.checkpoints.start("Auto")
-        self.commits = FolderCommits(self.checkpoints, self.storage, self.root)
+        self.newest = NewestSave(self.root, pattern)
+        self.commits = FolderCommits(self.checkpoints, self.storage, self.root, self.newest)
 
-    def unit(self, step: int) -> Unit:
-        """The checkpoint of this step in the folder."""
-        return next(u for u in find(look(self.root)) if u.step == step)
+    def commit(
+        self,
+        moving: frozenset[str] = frozenset(),
+        *,
+        before: Callable[[], object] = lambda: None,
+        after: Callable[[], object] = lambda: None,
+    ) -> Saved | None:
+        """Commit the folder as it is. None if nothing in it is new.
+
+        `before`, `after`: what the program does before and after the second look. All is read after that.
+        """
+
+        def again() -> Look:
+            before()
+            seen = look(self.root)
+            after()
+            return seen
+
+        return self.commits.commit(look(self.root).files, again, moving)
+
+    @property
+    def index(self) -> Index:
+        """Of the newest commit, as the storage has it."""
+        found = self.checkpoints.newest()
+        assert found is not None
+        return read_index(self.storage, found)
+
+    def put_back(self, root: Path, **how: Any) -> PutBack:
+        """Put the newest commit back into `root`."""
+        root.mkdir(parents=True, exist_ok=True)
+        return put_back(self.storage, self.index, root, **how)
+
+    @property
+    def names(self) -> set[str]:
+        """The names below which the storage has data, those of indexes too."""
+        return {key.split("/")[1] for key in self.storage.keys("data/")}
 
     @property
     def stored(self) -> int:
@@ -89,9 +126,21 @@ class SavedFolder:
         return sum(entry.size for entry in self.storage.entries("data/"))
 
 
+def is_committed(store: Path, root: Path) -> bool:
+    """Whether the newest commit of the job at `store` has the files of `root`, as their sizes and times say."""
+    checkpoints = Checkpoints(FolderStorage(store), identity(99), Keep())
+    checkpoints.log.refresh()
+    if (found := checkpoints.newest()) is None:
+        return False
+    known = read_index(FolderStorage(store), found).files
+    there = look(root).files
+    return {path: saved.file.signature for path, saved in known.items()} == {p: f.signature for p, f in there.items()}
+
+
 def content(root: Path) -> dict[str, bytes]:
-    """All files below `root`."""
-    return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
+    """All files below `root`, without Holdfast's own."""
+    files = (path for path in sorted(root.rglob("*")) if path.is_file())
+    return {name: path.read_bytes() for path in files if not (name := str(path.relative_to(root))).startswith(OWN)}
 
 
 def pod(root: Path, uri: str, attempt: int, log: Path, **more: Any) -> dict[str, str]:

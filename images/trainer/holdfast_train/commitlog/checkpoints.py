@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
@@ -20,6 +20,7 @@ from holdfast_train.storage.base import Storage, join_uri
 from holdfast_train.storage.parallel import delete_all, sizes
 
 FOLDERS: Final = ("data/", "manifests/", "log/", "series/")
+PREFIXES: Final = 8  # of the data of one checkpoint; for more, the list of all data needs fewer requests
 
 
 @dataclass(frozen=True)
@@ -164,16 +165,19 @@ class Checkpoints:
         self,
         written: Manifest,
         begun: float,
-        fresh: CheckpointName | None = None,
+        fresh: Collection[CheckpointName] = (),
         clean: Clean | None = None,
+        *,
         series: tuple[str, ...] = (),
+        replaces: CheckpointName | None = None,
     ) -> Saved:
         """Commit a checkpoint whose data is in the storage. `begun`: the start of its capture, by time.monotonic().
 
-        `clean`: of the step that is saved. `series`: as of the Commit.
+        `clean`: of the step that is saved. `series`: as of the Commit. `replaces`: an earlier checkpoint that nobody
+        needs beside this one; a pinned one stays.
 
-        Its parts may lie under other names: `fresh`, which this save has used first, or names that a checkpoint in the
-        log uses. CheckpointCorruptError if they lie elsewhere, or are missing.
+        Its parts may lie under other names: those of `fresh`, which this save was the first to use, or names that a
+        checkpoint in the log uses. CheckpointCorruptError if they lie elsewhere, or are missing.
 
         `sweep` then deletes the objects that are not needed any more. FencedError if a newer attempt has started. After
         another StorageError it may be called again with the same arguments; the log gets one commit at most. After
@@ -196,9 +200,9 @@ class Checkpoints:
             unknown=0 if clean is None else clean.unknown,
         )
         dropped = self._dropped
-        self._undecided |= {name for name in (written.name, fresh) if name is not None}
+        self._undecided |= {written.name, *fresh}
         commit = retention.with_metric(commit, written.metrics, self._keep)
-        record, retired = self.log.commit(commit, self._keep, fresh)
+        record, retired = self.log.commit(commit, self._keep, fresh, replaces)
         seconds = time.monotonic() - begun
         self._judge(dropped.union(*(c.names for c in retired)))
         uri = join_uri(self._storage.uri, written.name.manifest_key)
@@ -210,7 +214,7 @@ class Checkpoints:
             commit.at if record.commit is None else record.commit.at,
             uses=commit.names - {commit.name},
             shared=sum(use.size for use in commit.uses),
-            reused=sum(use.size for use in commit.uses if use.name != fresh),
+            reused=sum(use.size for use in commit.uses if use.name not in fresh),
         )
 
     def sweep(self, stop: Callable[[], bool] = lambda: False) -> None:
@@ -253,7 +257,8 @@ class Checkpoints:
     def _verify(self, written: Manifest, manifest_bytes: int) -> None:
         wanted = {part.key: part.size for part in written.parts}
         wanted[written.name.manifest_key] = manifest_bytes
-        found = sizes(self._storage, wanted, written.prefixes)
+        prefixes = written.prefixes if len(written.prefixes) <= PREFIXES else (FOLDERS[0],)
+        found = sizes(self._storage, wanted, prefixes)
         for key, size in wanted.items():
             if found[key] != size:
                 raise CheckpointCorruptError(f"{key} has {found[key]} bytes after the write; expected {size}")

@@ -1,7 +1,7 @@
 """The commit log in a storage: read the newest record, append with compare-and-swap."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -120,13 +120,18 @@ class CommitLog:
         self._append(next_record)
 
     def commit(
-        self, commit: records.Commit, keep: Keep, fresh: CheckpointName | None = None
+        self,
+        commit: records.Commit,
+        keep: Keep,
+        fresh: Collection[CheckpointName] = (),
+        replaces: CheckpointName | None = None,
     ) -> tuple[records.Record, tuple[records.Commit, ...]]:
         """Append a commit that also retires commits by `keep`. Return its record and the commits that it retires.
 
         If the log has a commit of that name, from an append whose answer was lost, nothing is appended. FencedError if
         a newer attempt has started. CheckpointCorruptError if it uses data that it may not use. `fresh`: see
-        `rules.check_may_use`. Data that the branch has passed over before (`skipped`) is noted in the commit.
+        `rules.check_may_use`. `replaces`: see `retention.retire`. Data that the branch has passed over before
+        (`skipped`) is noted in the commit.
         """
 
         def next_record(state: records.LogState) -> records.Record | None:
@@ -137,7 +142,7 @@ class CommitLog:
             skipped = records.skipped_at(state, 0 if last is None else last.seq)
             record = self._own_draft(state, "commit", commit=replace(commit, skipped=skipped))
             after = records.apply(state, record)
-            return replace(record, retired=retention.retire(after.commits, keep, after.left))
+            return replace(record, retired=retention.retire(after.commits, keep, after.left, replaces))
 
         before = self.state
         record = self._append(next_record)

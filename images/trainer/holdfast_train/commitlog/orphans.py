@@ -20,8 +20,8 @@ name was therefore begun by a writer with an older fence, or by us:
   taken by the record of step 2.
 
 So a commit of a listed name is in the state already or never comes, except for our own saves that are still in
-progress. A commit may also use data under another name: of frozen parameters, which an earlier save has written. It is
-appended only if the state before it uses that name too, or if its own save has written the data (`check_may_use` in
+progress. A commit may also use data under another name: of what does not change, which an earlier save has written. It
+is appended only if the state before it uses that name too, or if its own save has written the data (`check_may_use` in
 `rules`). So a name that the state does not use, and that belongs to no save in progress, never comes into use again.
 New data gets a new name, so this stays true however late step 4 is.
 

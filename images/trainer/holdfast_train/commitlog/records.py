@@ -53,8 +53,8 @@ class Fence:
 class Use:
     """Data that checkpoints share: `size` bytes of a checkpoint lie under `name`, which is not its own name.
 
-    They are frozen parameters. The first checkpoint that has them writes them under a name of their own, so that they
-    can be deleted independently of it.
+    They are frozen parameters, or files of a folder. The first checkpoint that has them writes them under names of
+    their own, so that they can be deleted independently of it.
     """
 
     name: CheckpointName

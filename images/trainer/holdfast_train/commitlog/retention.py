@@ -7,15 +7,19 @@ from decimal import Decimal, InvalidOperation
 
 from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.records import Commit
+from holdfast_train.format.names import CheckpointName
 
 
-def retire(commits: Iterable[Commit], keep: Keep, left: Iterable[Commit] = ()) -> tuple[int, ...]:
+def retire(
+    commits: Iterable[Commit], keep: Keep, left: Iterable[Commit] = (), replaced: CheckpointName | None = None
+) -> tuple[int, ...]:
     """Numbers of the `commits` (oldest first), and of those that rollbacks have `left`, that retention drops.
 
-    Pinned ones stay, and the newest healthy one. Those in quarantine do not count as kept.
+    Pinned ones stay, and the newest healthy one. Those in quarantine do not count as kept, and neither does one that is
+    `replaced`.
     """
     ordered = list(commits)
-    good = [c for c in ordered if not c.corrupt]
+    good = [c for c in ordered if not c.corrupt and (c.pinned or c.name != replaced)]
     kept = {c.seq for c in good[-keep.last :]}
     if keep.every is not None:
         last: datetime | None = None

@@ -12,7 +12,7 @@
 | quarantine that releases checkpoints, by a person | `check_may_release` |
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 from holdfast_train.commitlog.records import IMPORTED_NAMESPACE, Commit, Fence, LogState, newest
@@ -134,16 +134,17 @@ def check_may_write(state: LogState, identity: Identity, fence: Fence) -> None:
         raise AlreadyCompleteError(state.complete)
 
 
-def check_may_use(state: LogState, commit: Commit, fresh: CheckpointName | None) -> None:
+def check_may_use(state: LogState, commit: Commit, fresh: Collection[CheckpointName] = ()) -> None:
     """CheckpointCorruptError if `commit` uses data that may be deleted: that of no checkpoint in `state`.
 
-    `fresh`: the name of the data that the save of this commit has written for later ones too.
+    `fresh`: the names of data that the save of this commit has written for later ones too.
     """
+    in_use = state.names_in_use
     for use in commit.uses:
-        if use.name != fresh and use.name not in state.names_in_use:
+        if use.name not in fresh and use.name not in in_use:
             raise CheckpointCorruptError(
-                f"step {commit.step} is not saved: it uses the frozen parameters in {use.name}, and no checkpoint in "
-                f"the log uses them any more; the next save writes them again"
+                f"step {commit.step} is not saved: it uses the data in {use.name}, which no checkpoint in the log uses "
+                f"any more; the next save writes it again"
             )
 
 

@@ -1,7 +1,8 @@
-"""Checkpoints of programs that know nothing of Holdfast: what they write into a folder is committed from there.
+"""Programs that know nothing of Holdfast: the folder into which they write is committed, and put back, as it was.
 
-A process of its own, beside the program and without torch, looks at the folder (`look`), recognises checkpoints that
-are complete (`layouts`), and commits the newest one (`commit`). Before the program starts, it puts the newest good
-checkpoint back (`put_back`). `writer` is the process; the launcher starts it. The program is never stopped, and nothing
-here imports torch.
+A process of its own, beside the program and without torch, looks at the folder (`look`). When nothing says that the
+program is in the middle of a save (`moment`, `formats`, `unfinished`), it commits all files of that moment (`snapshot`,
+`commit`): an `index`, and chunks that are named by their content. Before the program starts, it puts the newest good
+commit back (`put_back`). Names only say which save is the newest one (`newest`, `saves`). `writer` is the process; the
+launcher starts it. The program is never stopped, and nothing here imports torch.
 """

@@ -1,39 +1,48 @@
-"""Commit one checkpoint of a folder.
+"""Commit a folder as it is at one moment. Only chunks that the newest commit does not have are uploaded."""
 
-Data that the checkpoint before it has already, or that another file of it has, is not uploaded again.
-"""
-
+import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.log import now
-from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.folder import index
-from holdfast_train.folder.index import Index, Piece
-from holdfast_train.folder.layouts import Unit
-from holdfast_train.folder.marks import metrics_of
-from holdfast_train.folder.pointers import pointers_to
-from holdfast_train.folder.reading import Reading, UnitChangedError
+from holdfast_train.folder.index import CHUNK, Chunk, Index
+from holdfast_train.folder.look import File, Look
+from holdfast_train.folder.newest import NewestSave
+from holdfast_train.folder.note import Note
 from holdfast_train.folder.reported import Reported
+from holdfast_train.folder.snapshot import READ, ChangedError, Snapshot, is_same
 from holdfast_train.format.manifest import OF_FOLDER, Manifest, Part
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.storage.base import Storage
+from holdfast_train.storage.base import Storage, join_uri
 from holdfast_train.storage.checksums import CHUNK_BYTES, chunk_sums
 from holdfast_train.storage.rate_limit import RateLimit
 
-THREADS: Final = 2  # parts in memory at once, of 64 MiB each
+OBJECT_BYTES: Final = 32 << 20
+THREADS: Final = 2  # objects that are uploaded at once, beside the one that is being filled
+OWN_NAMES: Final = 256  # files of one commit whose data can be deleted by itself; all others share a name
+TRIES: Final = 5  # to read a file that changes all the time
+
+
+class _Place(NamedTuple):
+    """Where the bytes of a chunk lie: in the object `key`, from `start` on."""
+
+    key: str
+    start: int
+    size: int
 
 
 class FolderCommits:
-    """Commits checkpoints of the folder `root`. `before`: the index of the newest commit, None without one.
+    """Commits the folder `root`. `before`: the index of the newest commit, None without one.
 
-    `check` is called before each part, and ends the commit with the error that it raises. Commits name the segments of
-    the history that `reported` writes, if it is set.
+    `check` is called before each object, and ends the commit with the error that it raises. Commits name the segments
+    of the history that `reported` writes, if it is set. `note` says at which commit the folder is.
     """
 
     def __init__(
@@ -41,142 +50,354 @@ class FolderCommits:
         checkpoints: Checkpoints,
         storage: Storage,
         root: Path,
+        newest: NewestSave,
+        *,
         rate: RateLimit | None = None,
         check: Callable[[], None] = lambda: None,
+        note: Note | None = None,
     ) -> None:
         self._checkpoints = checkpoints
         self._storage = storage
         self._root = root
+        self._newest = newest
         self._rate = rate
         self._check = check
+        self._note = note
         self.before: Index | None = None
         self.reported: Reported | None = None
+        # By path: a signature that a file had, and the hashes of its chunks then.
+        self._content: dict[str, tuple[object, tuple[str, ...]]] = {}
+        self._name: CheckpointName | None = None  # of the commit `before`, if this process has made it
+        self._at: tuple[str, ...] = ()  # the address of the commit `before`
+        self.unread: set[str] = set()
+        """Files of the last commit that changed each time that they were read."""
 
-    def commit(self, unit: Unit) -> Saved:
-        """Upload and commit `unit`. UnitChangedError or OSError if it cannot be read as a whole; StorageErrors.
+    def begin(self, before: Index | None, there: Mapping[str, File], uri: str = "") -> None:
+        """Go on from the commit `before`, whose manifest is at `uri`.
 
-        After an error what was uploaded is given up, and the next commit deletes it.
+        `there`: files in the folder that have the content of this commit.
+        """
+        self.before, self._at = before, (uri,) if uri else ()
+        if before is not None and all(chunk.sha256 for chunk in before.chunks):
+            self._content = {path: (file.signature, before.content(path)) for path, file in there.items()}
+
+    def commit(
+        self, files: Mapping[str, File], again: Callable[[], Look], moving: frozenset[str], *, is_storm: bool = False
+    ) -> Saved | None:
+        """Upload and commit `files`. None if they have the content of the newest commit.
+
+        `again` looks at the folder once more: all but what is `moving`, which changes all the time, must be the same.
+        `is_storm`: any file may change at any time, so each is taken as it is when it is read.
+        ChangedError or OSError if the files cannot be read as a whole; StorageErrors. After an error what was uploaded
+        is given up, and the next commit deletes it.
         """
         begun = time.monotonic()
         attempt = self._checkpoints.identity.attempt
-        name = CheckpointName.new(unit.step or 0, attempt)
-        fresh = CheckpointName.new(unit.step or 0, attempt)
+        uploads = _Uploads(self._storage, self._rate, self._check, attempt, self._newest.told or 0)
         self._checkpoints.prepare()
+        self._newest.learn(files.values())
         if self.reported is not None:
             self.reported.request()
+        made: list[CheckpointName] = []
+        needed: set[CheckpointName] = set()  # what is made beside these is given up
         try:
-            with Reading(self._root, unit.files) as reading:
-                first, parts = self._upload(unit, reading, name, fresh)
+            known = self._read(files, again, frozenset(files) if is_storm else moving, uploads, is_storm=is_storm)
+            if known is None:
+                return None
+            name = CheckpointName.new(known.step or 0, attempt)
+            made.append(name)
+            data = index.encode(known)
+            sums = chunk_sums(data)
+            self._storage.write(name.part_key(0, 0), memoryview(data), sums=sums, rate=self._rate)
+            first = Part(name.part_key(0, 0), len(data), CHUNK_BYTES, sums)
             written = Manifest(
                 name=name,
-                step=unit.step or 0,
+                step=known.step or 0,
                 attempt=attempt,
                 job_uid=self._checkpoints.identity.job_uid,
                 at=now(),
                 versions={},
-                program={OF_FOLDER: unit.name},
-                metrics=metrics_of(self._root, unit),
-                parts=(first, *parts),
+                program={OF_FOLDER: known.newest},
+                metrics=self._newest.metrics(known),
+                parts=(first, *known.parts),
                 tensors=(),
                 state=None,
                 ranks=(),
             )
-            used = any(CheckpointName.of_key(part.key) == fresh for part in parts)
             segments = () if self.reported is None else self.reported.written()
-            saved = self._checkpoints.publish(written, begun, fresh if used else None, series=segments)
-        except (HoldfastTrainError, UnitChangedError, OSError):
-            self._checkpoints.discard(name)
-            self._checkpoints.discard(fresh)
-            raise
+            uri = join_uri(self._storage.uri, name.manifest_key)
+            if self._note is not None:
+                self._note.note_commits((*self._at, uri))  # before: if this process dies now, one of both is true
+            fresh = set(written.sizes).intersection(uploads.names)
+            replaces = self._name if known.is_beside else None
+            saved = self._checkpoints.publish(written, begun, fresh, series=segments, replaces=replaces)
+            needed = {name, *fresh}
+        finally:
+            for unneeded in {*made, *uploads.names} - needed:
+                self._checkpoints.discard(unneeded)
         if self.reported is not None:
             self.reported.mark_named(segments)
-        self.before = Index(unit, parts)
+        self.before, self._name, self._at = known, name, (uri,)
+        if self._note is not None:
+            self._note.note_commits(self._at)
         self._checkpoints.sweep()
         return saved
 
-    def _upload(
-        self, unit: Unit, reading: Reading, name: CheckpointName, fresh: CheckpointName
-    ) -> tuple[Part, tuple[Part, ...]]:
-        pieces = index.cut(unit.files)
-        same = self._unchanged(unit, pieces, reading)
-        kept = _worth_keeping(self.before, same)
-        uploads = _Uploads()
+    def _read(
+        self,
+        files: Mapping[str, File],
+        again: Callable[[], Look],
+        moving: frozenset[str],
+        uploads: "_Uploads",
+        *,
+        is_storm: bool,
+    ) -> Index | None:
+        """Read what is new, upload it, and return the index of all files. None if nothing is new."""
+        self.unread.clear()
+        places = self._kept_places()
+        unread = [f for f in files.values() if f.link is None and not self._is_known(f, places)]
+        own = sorted((f for f in unread if f.size >= CHUNK), key=lambda f: -f.size)[:OWN_NAMES]
+        uploads.own = frozenset(file.path for file in own)
+        found: dict[str, File] = dict(files)
+        hashes: dict[str, tuple[str, ...]] = {}
+        with Snapshot(self._root, () if is_storm else unread) as snapshot:
+            there = again()
+            if not is_storm and (changed := is_same(files, there.files, moving)) is not None:
+                raise ChangedError(changed, "changed while the folder was read")
+            with uploads:
+                for file in unread:
+                    if file.path in moving:
+                        self._take_moving(file, places, uploads, found, hashes)
+                        continue
+                    hashes[file.path] = tuple(
+                        uploads.put(file.path, data, places) for data in snapshot.read(file, CHUNK)
+                    )
+        for path, got in hashes.items():
+            self._content[path] = found[path].signature, got
+        self._content = {path: known for path, known in self._content.items() if path in found}
+        content = {path: self._content[path][1] if file.link is None else () for path, file in found.items()}
+        before = self.before
+        # Beside a commit whose saves are the same, nobody needs the one before it: only logs have grown.
+        empty = tuple(sorted(there.empty))
+        is_beside = (
+            not is_storm
+            and before is not None
+            and self._name is not None
+            and _is_content(before, found, content, moving)
+        )
+        known = replace(self._index(found, content, places, uploads, is_beside=is_beside), empty=empty)
+        is_same_content = before is not None and before.empty == empty and _is_content(before, found, content)
+        if before is not None and is_same_content and set(known.parts) <= set(before.parts):
+            return None
+        return known
 
-        def put(number: int) -> Part:
-            piece, earlier = pieces[number], same.get(number)
-            if earlier is not None and CheckpointName.of_key(earlier.key) in kept:
-                return earlier
-            self._check()
-            data = reading.read(piece)
-            sums = chunk_sums(data)
-            if earlier is not None and sums != earlier.crc64nvme:
-                raise UnitChangedError(f"{piece.spans[0][0]} changed while it was read")
-            owner = name if earlier is None else fresh  # what has not changed lies apart, so that it can stay alone
-            key = owner.part_key(0, number + 1)
+    def _take_moving(
+        self,
+        file: File,
+        places: dict[str, _Place],
+        uploads: "_Uploads",
+        found: dict[str, File],
+        hashes: dict[str, tuple[str, ...]],
+    ) -> None:
+        """Read a file that changes all the time. If it cannot be read, what the newest commit has of it stays."""
+        before = None if self.before is None else self.before.files.get(file.path)
+        if (read := self._read_moving(file, places, uploads)) is not None:
+            found[file.path], hashes[file.path] = read
+            return
+        if not os.path.lexists(self._root / file.path):
+            del found[file.path]
+            return
+        self.unread.add(file.path)
+        content = () if self.before is None or before is None else self.before.content(file.path)
+        if self.before is None or before is None or not all(content):  # a chunk of the first form has no hash
+            del found[file.path]
+            return
+        for chunk in (self.before.chunks[number] for number in before.chunks):
+            places.setdefault(chunk.sha256, _Place(self.before.parts[chunk.part].key, chunk.start, chunk.size))
+        found[file.path], hashes[file.path] = before.file, content
 
-            def write() -> Part:
-                with memoryview(data) as view:
-                    self._storage.write(key, view, sums=sums, rate=self._rate)
-                return Part(key, len(data), CHUNK_BYTES, sums)
+    def _is_known(self, file: File, places: Mapping[str, _Place]) -> bool:
+        signature, hashes = self._content.get(file.path, (None, ()))
+        return signature == file.signature and all(sha256 in places for sha256 in hashes)
 
-            return uploads.once((len(data), *sums, owner == fresh), write)
+    def _kept_places(self) -> dict[str, _Place]:
+        """Where the chunks of the newest commit lie, without names of whose data less than half is still in use.
 
-        with ThreadPoolExecutor(THREADS, "holdfast-put") as pool:
+        A checkpoint keeps all data under the names that it uses. Without this limit one small file would keep a whole
+        old save.
+        """
+        if self.before is None:
+            return {}
+        parts = self.before.parts
+        whole: dict[CheckpointName | None, int] = {}
+        used: dict[CheckpointName | None, int] = {}
+        for part in parts:
+            name = CheckpointName.of_key(part.key)
+            whole[name] = whole.get(name, 0) + part.size
+        for chunk in self.before.chunks:
+            name = CheckpointName.of_key(parts[chunk.part].key)
+            used[name] = used.get(name, 0) + chunk.size
+        return {
+            chunk.sha256: _Place(parts[chunk.part].key, chunk.start, chunk.size)
+            for chunk in self.before.chunks
+            if chunk.sha256 and 2 * used[name := CheckpointName.of_key(parts[chunk.part].key)] >= whole[name]
+        }
+
+    def _read_moving(
+        self, file: File, places: dict[str, _Place], uploads: "_Uploads"
+    ) -> tuple[File, tuple[str, ...]] | None:
+        """Read a file that changes all the time: all of it, or of one that only grows all lines that are whole.
+
+        None if it was another one each time.
+        """
+        for _ in range(TRIES):
             try:
-                parts = tuple(pool.map(put, range(len(pieces))))
-            finally:
-                pool.shutdown(wait=True, cancel_futures=True)
-        reading.check_unchanged()
-        data = index.encode(unit, pointers_to(self._root, unit))
-        sums = chunk_sums(data)
-        self._storage.write(name.part_key(0, 0), memoryview(data), sums=sums, rate=self._rate)
-        return Part(name.part_key(0, 0), len(data), CHUNK_BYTES, sums), parts
-
-    def _unchanged(self, unit: Unit, pieces: list[Piece], reading: Reading) -> dict[int, Part]:
-        """The parts of the checkpoint before this one that have the same bytes, by the numbers of `pieces`."""
-        known = self.before.known() if self.before is not None else {}
-        found: dict[int, Part] = {}
-        for number, piece in enumerate(pieces):
-            earlier = known.get(index.below(unit, piece)) if piece.is_shareable else None
-            if earlier is None:
+                descriptor = os.open(self._root / file.path, READ)
+            except (FileNotFoundError, NotADirectoryError):
                 continue
-            self._check()
-            if chunk_sums(reading.read(piece)) == earlier.crc64nvme:
-                found[number] = earlier
-        return found
+            try:
+                known = os.fstat(descriptor)
+                hashes: list[str] = []
+                last: list[bytes] = []  # the last line may begin in the chunk before the last one
+                size = 0
+                while size < known.st_size and (piece := os.pread(descriptor, min(CHUNK, known.st_size - size), size)):
+                    last.append(piece)
+                    size += len(piece)
+                    if len(last) > 2:
+                        hashes.append(uploads.put(file.path, last.pop(0), places))
+                after = os.fstat(descriptor)
+            finally:
+                os.close(descriptor)
+            has_grown = after.st_size > known.st_size
+            if size != known.st_size or not (has_grown or after.st_mtime_ns == known.st_mtime_ns):
+                continue
+            end = b"".join(last)
+            kept = end[: end.rfind(b"\n") + 1] or end if has_grown else end
+            hashes += [uploads.put(file.path, kept[at : at + CHUNK], places) for at in range(0, len(kept), CHUNK)]
+            size += len(kept) - len(end)
+            return replace(file, size=size, mtime_ns=known.st_mtime_ns), tuple(hashes)
+        return None
+
+    def _index(
+        self,
+        files: Mapping[str, File],
+        content: Mapping[str, tuple[str, ...]],
+        places: Mapping[str, _Place],
+        uploads: "_Uploads",
+        *,
+        is_beside: bool,
+    ) -> Index:
+        wanted = sorted({sha256 for hashes in content.values() for sha256 in hashes})
+        names = {CheckpointName.of_key(places[sha256].key) for sha256 in wanted}
+        before = () if self.before is None else self.before.parts
+        parts = [part for part in (*before, *uploads.parts) if CheckpointName.of_key(part.key) in names]
+        number_of = {part.key: number for number, part in enumerate(parts)}
+        chunks = tuple(Chunk(sha, number_of[places[sha].key], places[sha].start, places[sha].size) for sha in wanted)
+        numbers = {chunk.sha256: number for number, chunk in enumerate(chunks)}
+        saved = {
+            path: index.Saved(
+                file,
+                tuple(numbers[sha256] for sha256 in content[path]),
+                self._newest.is_old(file, content[path]),
+            )
+            for path, file in sorted(files.items())
+        }
+        return self._newest.noted(Index(saved, chunks, tuple(parts), is_beside=is_beside))
+
+
+def _is_content(
+    before: Index, files: Mapping[str, File], content: Mapping[str, tuple[str, ...]], but: frozenset[str] = frozenset()
+) -> bool:
+    """True if the commit `before` has these files, links and bytes, and no others, outside of `but`."""
+    if (before.files.keys() ^ files.keys()) - but or before.texts:
+        return False
+    return all(
+        path in but or (before.files[path].file.link == file.link and before.content(path) == content[path])
+        for path, file in files.items()
+    )
 
 
 class _Uploads:
-    """The uploads of one commit: a copy or a hard link of a file, such as `best.pt`, needs none of its own."""
+    """The data that one commit uploads: chunks one after the other in objects of OBJECT_BYTES at most.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: dict[object, Future[Part]] = {}
-
-    def once(self, content: object, write: Callable[[], Part]) -> Part:
-        """What `write` returned for this content, now or before. It raises what that raised."""
-        mine: Future[Part] = Future()
-        with self._lock:
-            first = self._known.setdefault(content, mine)
-        if first is mine:
-            try:
-                mine.set_result(write())
-            except BaseException as error:
-                mine.set_exception(error)
-                raise
-        return first.result()
-
-
-def _worth_keeping(before: Index | None, same: dict[int, Part]) -> frozenset[CheckpointName]:
-    """The earlier names whose data is used again: those of which at least half is the same.
-
-    A checkpoint keeps all data under the names that it uses. Without this limit a tokenizer would keep the whole first
-    checkpoint.
+    Each file of `own` has a name of its own, so that its data can be deleted by itself. `names`: all of them.
     """
-    whole: dict[CheckpointName, int] = {}
-    reused: dict[CheckpointName, int] = {}
-    for counts, parts in ((whole, before.parts if before else ()), (reused, same.values())):
-        for part in set(parts):
-            if (name := CheckpointName.of_key(part.key)) is not None:
-                counts[name] = counts.get(name, 0) + part.size
-    return frozenset(name for name, size in reused.items() if 2 * size >= whole[name])
+
+    def __init__(
+        self, storage: Storage, rate: RateLimit | None, check: Callable[[], None], attempt: int, step: int
+    ) -> None:
+        self._storage = storage
+        self._rate = rate
+        self._check = check
+        self._attempt = attempt
+        self._step = step
+        self.own: frozenset[str] = frozenset()
+        self.names: tuple[CheckpointName, ...] = ()
+        self.parts: list[Part] = []
+        self._open: dict[str, tuple[CheckpointName, int, bytearray]] = {}  # by file; "" for all that share a name
+        self._pool = ThreadPoolExecutor(THREADS, "holdfast-put")
+        self._room = threading.BoundedSemaphore(THREADS)
+        self._pending: list[Future[Part]] = []
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if kind is None:
+                for path in tuple(self._open):
+                    self._close(path)
+                self.parts = [one.result() for one in self._pending]
+        finally:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def put(self, path: str, data: bytes | bytearray, places: dict[str, _Place]) -> str:
+        """Upload a chunk of the file at `path`, if it is in none of `places` yet. Its hash."""
+        sha256 = index.hash_of(data)
+        if sha256 in places:
+            return sha256
+        group = path if path in self.own else ""
+        if group:
+            for other in [one for one in self._open if one not in ("", group)]:
+                self._close(other)  # the file before this one is complete
+        if group in self._open and len(self._open[group][2]) + len(data) > OBJECT_BYTES:
+            self._flush(group)
+        if group not in self._open:
+            self._open[group] = self._fresh(), 0, bytearray()
+        name, count, filled = self._open[group]
+        places[sha256] = _Place(name.part_key(0, count), len(filled), len(data))
+        filled += data
+        return sha256
+
+    def _fresh(self) -> CheckpointName:
+        name = CheckpointName.new(self._step, self._attempt)
+        self.names = (*self.names, name)
+        return name
+
+    def _flush(self, group: str) -> None:
+        name, count, filled = self._open[group]
+        self._open[group] = name, count + 1, bytearray()
+        if filled:
+            self._write(name.part_key(0, count), filled)
+
+    def _close(self, group: str) -> None:
+        self._flush(group)
+        del self._open[group]
+
+    def _write(self, key: str, data: bytearray) -> None:
+        for one in self._pending:
+            if one.done():
+                one.result()  # the first error ends the commit
+        self._check()
+        self._room.acquire()
+
+        def write() -> Part:
+            try:
+                sums = chunk_sums(data)
+                with memoryview(data) as view:
+                    self._storage.write(key, view, sums=sums, rate=self._rate)
+                return Part(key, len(data), CHUNK_BYTES, sums)
+            finally:
+                self._room.release()
+
+        self._pending.append(self._pool.submit(write))

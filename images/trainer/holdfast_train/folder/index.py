@@ -1,154 +1,231 @@
-"""The index of a checkpoint from a folder: its files, and where their bytes are. It is the first part of its data."""
+"""The index of a checkpoint from a folder: its files, and where their bytes are. It is the first part of its data.
 
+The bytes of a file are cut into chunks of CHUNK bytes. A chunk is known by the SHA-256 of its content, so a file that
+did not change, that moved or that was copied needs no new data, and one that has grown needs its last chunk. Chunks lie
+one after the other in objects, which are the other parts of the checkpoint.
+"""
+
+import hashlib
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
-from holdfast_train.errors import CheckpointCorruptError
-from holdfast_train.folder.layouts import Layout, Unit, target_of
-from holdfast_train.folder.look import File
-from holdfast_train.folder.pointers import Pointer, pointers_of
-from holdfast_train.format.manifest import PART_BYTES, Part
+from holdfast_train.commitlog.checkpoints import Found
+from holdfast_train.errors import CheckpointCorruptError, MisconfiguredStorageError
+from holdfast_train.folder.first_index import translated
+from holdfast_train.folder.look import LARGE, OWN, File, TooMuchError
+from holdfast_train.format.manifest import OF_FOLDER, PART_BYTES, Part, check_chunks
 from holdfast_train.format.sealed_json import decoded_json
+from holdfast_train.storage.base import Storage
 
-MOST_TIME: Final = 2**63 - 1  # nanoseconds
-SMALL_BYTES: Final = 1 << 20  # smaller files share a part, and are uploaded again with each checkpoint
+CHUNK: Final = 4 << 20
+MOST_BYTES: Final = 1 << 40  # of all files,
+MOST_INDEX: Final = 256 << 20  # and of the index
+_MOST_TIME: Final = 2**63 - 1  # nanoseconds
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Bytes of one part: of each path, `size` bytes of the file from `start` on."""
+class NotFromFolderError(MisconfiguredStorageError):
+    """A checkpoint was not saved with `checkpoint.folder`, so it has no files to put back."""
 
-    spans: tuple[tuple[str, int, int], ...]
+    reason = "CheckpointNotFromFolder"
 
-    @property
-    def size(self) -> int:
-        """Bytes in all."""
-        return sum(size for _, _, size in self.spans)
 
-    @property
-    def is_shareable(self) -> bool:
-        """True if a later checkpoint may use this part: it has bytes of one file only."""
-        return len(self.spans) == 1 and (self.spans[0][1] > 0 or self.size >= SMALL_BYTES)
+class Chunk(NamedTuple):
+    """`size` bytes of data part number `part`, from `start` on. `sha256`: of them, in hex digits.
+
+    Empty in a checkpoint of an earlier version, where the sums of its part guard the bytes.
+    """
+
+    sha256: str
+    part: int
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """One file of a checkpoint, and the numbers of its `chunks`. `is_old`: no save of this training wrote it.
+
+    Such a file was there before the job's first start, or before the program's first step.
+    """
+
+    file: File
+    chunks: tuple[int, ...] = ()
+    is_old: bool = False
 
 
 @dataclass(frozen=True)
 class Index:
-    """The `unit` that was committed, and its `parts` as in the manifest, without that of the index itself.
+    """The `files` of a checkpoint by their paths. `parts`: those of the manifest, without that of the index itself.
 
-    `pointers`: links and small files beside it that named it.
+    `newest`: the path of the newest save of the program, empty without one. `step`: of it, None if nothing says it;
+    `step_from`: what says it, in words. `texts`: small files that the index itself has, by their paths.
+    `empty`: folders without anything in them.
     """
 
-    unit: Unit
+    files: Mapping[str, Saved]
+    chunks: tuple[Chunk, ...]
     parts: tuple[Part, ...]
-    pointers: tuple[Pointer, ...] = ()
+    newest: str = ""
+    step: int | None = None
+    step_from: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    empty: tuple[str, ...] = ()
+    is_beside: bool = False  # only files that change all the time differ from the commit before; not in the storage
 
-    def known(self) -> Mapping[tuple[tuple[str, int, int], ...], Part]:
-        """The parts that a later checkpoint may use, by the bytes of files that they have."""
-        pieces = cut(self.unit.files)
-        return {
-            below(self.unit, piece): part for piece, part in zip(pieces, self.parts, strict=True) if piece.is_shareable
-        }
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(saved.file.size for saved in self.files.values())
 
+    @property
+    def has_save(self) -> bool:
+        """True if the training has written a save, or a file of some size that may be one."""
+        return bool(self.newest) or any(s.file.size >= LARGE and not s.is_old for s in self.files.values())
 
-def below(unit: Unit, piece: Piece) -> tuple[tuple[str, int, int], ...]:
-    """The bytes of `piece`, by paths below the unit: `checkpoint-500/a` and `checkpoint-600/a` are the same file."""
-    skip = len(unit.name) + 1 if unit.name else 0
-    return tuple((path[skip:], start, size) for path, start, size in piece.spans)
-
-
-def cut(files: Sequence[File]) -> list[Piece]:
-    """The pieces of all `files`, in an order that depends on `files` alone."""
-    pieces: list[Piece] = []
-    small: list[tuple[str, int, int]] = []
-    filled = 0
-    for file in files:
-        if file.link is not None or file.size == 0:
-            continue
-        if file.size >= SMALL_BYTES:
-            for start in range(0, file.size, PART_BYTES):
-                pieces.append(Piece(((file.path, start, min(PART_BYTES, file.size - start)),)))
-            continue
-        if filled + file.size > PART_BYTES:
-            pieces.append(Piece(tuple(small)))
-            small, filled = [], 0
-        small.append((file.path, 0, file.size))
-        filled += file.size
-    return [*pieces, Piece(tuple(small))] if small else pieces
+    def content(self, path: str) -> tuple[str, ...]:
+        """The hashes of the chunks of a file."""
+        return tuple(self.chunks[number].sha256 for number in self.files[path].chunks)
 
 
-def encode(unit: Unit, pointers: Sequence[Pointer] = ()) -> bytes:
-    """The bytes of the index. Names that are not UTF-8 keep their bytes."""
-    files = [[f.path, f.size, f.mtime_ns, f.mode, f.link] for f in unit.files]
+def hash_of(data: bytes | bytearray | memoryview) -> str:
+    """The name of a chunk with these bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def encode(known: Index) -> bytes:
+    """The bytes of the index. Names that are not UTF-8 keep their bytes. TooMuchError if the names are too long."""
     body: dict[str, object] = {
-        "v": 1,
-        "name": unit.name,
-        "layout": unit.layout,
-        "step": unit.step,
-        "isFolder": unit.is_folder,
-        "files": files,
-        "pointers": [[p.path, p.is_link, p.text] for p in pointers],
+        "v": 2,
+        "newest": known.newest,
+        "step": known.step,
+        "stepFrom": known.step_from,
+        "chunks": known.chunks,
+        "files": [
+            [s.file.path, s.file.size, s.file.mtime_ns, s.file.mode, s.file.link, s.chunks, int(s.is_old)]
+            for s in known.files.values()
+        ],
+        "empty": known.empty,
     }
-    return json.dumps(body, separators=(",", ":")).encode("ascii")
+    data = json.dumps(body, separators=(",", ":")).encode("ascii")
+    if len(data) > MOST_INDEX:
+        raise TooMuchError(f"the list of the files has {len(data)} bytes, more than {MOST_INDEX}")
+    return data
 
 
 def decode(data: bytes, parts: Sequence[Part]) -> Index:
     """The index in `data`. CheckpointCorruptError if it is not one, or if a path would leave the folder."""
     try:
         body = decoded_json(data)
-        files = tuple(_file(*one) for one in body["files"])
-        layout: Layout = body["layout"]
-        step = None if body["step"] is None else int(body["step"])
-        unit = Unit(str(body["name"]), layout, step, files, bool(body["isFolder"]))
-        pointers = pointers_of(unit, body["pointers"])
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        is_first = body["v"] == 1
+        found = _decode(translated(body, len(parts)) if is_first else body, parts, hash_length=0 if is_first else 64)
+    except (ValueError, KeyError, TypeError, OverflowError, IndexError) as error:
         raise CheckpointCorruptError(f"the index of its files cannot be read: {error}") from error
-    for path in _paths(unit):
-        if path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
-            raise CheckpointCorruptError(f"the index has the path {path!r}, which is outside the folder")
-    if unit.is_folder and any(not f.path.startswith(f"{unit.name}/") for f in unit.files):
-        raise CheckpointCorruptError(f"the index has files outside {unit.name!r}")
-    sizes = [piece.size for piece in cut(files)]
-    if sizes != [part.size for part in parts] or not math.isfinite(sum(sizes)):
-        raise CheckpointCorruptError("the index does not fit the parts of the checkpoint")
-    return Index(unit, tuple(parts), pointers)
+    _check_paths(found)
+    _check_chunks(found)
+    return found
 
 
-def _file(path: object, size: object, mtime_ns: object, mode: object, link: object) -> File:
+def _decode(body: Any, parts: Sequence[Part], hash_length: int) -> Index:
+    if body["v"] != 2:
+        raise ValueError("another version of holdfast-train wrote it")
+    chunks = tuple(Chunk(str(sha256), *_counts(*place)) for sha256, *place in body["chunks"])
+    files = {}
+    for path, size, mtime_ns, mode, link, numbers, is_old in body["files"]:
+        file = file_of(path, size, mtime_ns, mode, link)
+        files[file.path] = Saved(file, _counts(*numbers), bool(is_old))
+    if len(files) != len(body["files"]) or any(len(chunk.sha256) != hash_length for chunk in chunks):
+        raise ValueError("it names a file twice, or a chunk without its hash")
+    step = None if body["step"] is None else int(body["step"])
+    texts = {str(path): str(text) for path, text in body.get("texts", {}).items()}
+    empty = tuple(map(str, body.get("empty", ())))
+    return Index(files, chunks, tuple(parts), str(body["newest"]), step, str(body["stepFrom"]), texts, empty)
+
+
+def _counts(*numbers: object) -> tuple[Any, ...]:
+    if any(not isinstance(number, int) or isinstance(number, bool) or number < 0 for number in numbers):
+        raise ValueError("a place in it is not a number from 0 on")
+    return numbers
+
+
+def file_of(path: object, size: object, mtime_ns: object, mode: object, link: object) -> File:
     """One file of an index. Only permission bits of `mode` are kept. ValueError or TypeError for impossible values."""
     if not (isinstance(size, int) and isinstance(mtime_ns, int) and isinstance(mode, int)):
         raise TypeError(f"size, time and mode of {path!r} are not whole numbers")
-    if size < 0 or not -MOST_TIME <= mtime_ns <= MOST_TIME:
+    if size < 0 or not -_MOST_TIME <= mtime_ns <= _MOST_TIME:
         raise ValueError(f"{path!r} has the size {size} and the time {mtime_ns}")
     return File(str(path), size, mtime_ns, mode & 0o777, None if link is None else str(link))
 
 
-def _paths(unit: Unit) -> Iterator[str]:
-    for file in unit.files:
-        yield file.path
-    if unit.is_folder:
-        yield unit.name
+def _check_paths(known: Index) -> None:
+    """CheckpointCorruptError if a path would leave the folder, also through a link of the checkpoint itself."""
+    links = {path for path, saved in known.files.items() if saved.file.link is not None}
+    for path in (*known.files, *known.texts, *known.empty):
+        names = path.split("/")
+        if "\0" in path or any(name in ("", ".", "..") for name in names) or names[-1].startswith(OWN):
+            raise CheckpointCorruptError(f"the index has the path {path!r}, which is outside the folder")
+        above = ("/".join(names[:count]) for count in range(1, len(names)))
+        if any(folder in links or folder in known.files for folder in above):
+            raise CheckpointCorruptError(f"the index has the path {path!r}, below a file or a link")
 
 
-def escapes(unit: Unit) -> File | None:
-    """The first symbolic link of `unit` that leads out of it, or special file. None if there is none."""
-    for file in unit.files:
-        if file.is_other or (file.link is not None and not _stays(unit, file.path, file.link)):
-            return file
-    return None
+def _check_chunks(known: Index) -> None:
+    """CheckpointCorruptError if a chunk lies beyond its part, or if the chunks of a file are not as long as it is.
+
+    Nor may there be more bytes, in a chunk or in all files, than a commit can have: anybody may have written the index.
+    """
+    if known.size > MOST_BYTES or any(chunk.size > PART_BYTES for chunk in known.chunks):
+        raise CheckpointCorruptError(f"the index has more bytes than {MOST_BYTES}, or {PART_BYTES} in a chunk")
+    for chunk in known.chunks:
+        if chunk.part >= len(known.parts) or chunk.start + chunk.size > known.parts[chunk.part].size:
+            raise CheckpointCorruptError("the index does not fit the parts of the checkpoint")
+    for path, saved in known.files.items():
+        if any(number >= len(known.chunks) for number in saved.chunks):
+            raise CheckpointCorruptError(f"the index has no bytes of {path!r}")
+        if sum(known.chunks[number].size for number in saved.chunks) != saved.file.size:
+            raise CheckpointCorruptError(f"the index has not all bytes of {path!r}")
 
 
-def _stays(unit: Unit, path: str, link: str) -> bool:
-    if link.startswith("/"):
-        return False
-    if not unit.is_folder:
-        return any(file.path == target_of(path, link) for file in unit.files)
-    depth = len(PurePosixPath(path).parts) - 1 - len(PurePosixPath(unit.name).parts)
-    for part in PurePosixPath(link).parts:
-        depth += -1 if part == ".." else 1
-        if depth < 0:
-            return False
-    return True
+def read_part(storage: Storage, part: Part, most: int = PART_BYTES) -> bytearray:
+    """All bytes of `part`. CheckpointCorruptError or KeyMissingError if it is broken, or has more than `most` bytes."""
+    if part.size > most:
+        raise CheckpointCorruptError(f"{part.key} has {part.size} bytes, more than {most}")
+    data = bytearray(part.size)
+    with memoryview(data) as view:
+        storage.read_into(part.key, 0, view)
+        check_chunks(part, 0, view)
+    return data
+
+
+def read_index(storage: Storage, found: Found) -> Index:
+    """The index of `found`. CheckpointCorruptError if it is broken, NotFromFolderError if it has none."""
+    if OF_FOLDER not in found.manifest.program or not found.manifest.parts:
+        raise NotFromFolderError(
+            f"{found.uri} was not saved with checkpoint.folder, and has no files to put back; give the job a prefix of "
+            f"its own (spec.checkpoint.storage), or leave out checkpoint.folder"
+        )
+    first, *rest = found.manifest.parts
+    return decode(bytes(read_part(storage, first, MOST_INDEX)), rest)
+
+
+def read_small(storage: Storage, known: Index, path: str) -> bytes:
+    """The content of a small file of the checkpoint. CheckpointCorruptError or KeyMissingError if it is broken."""
+    pieces: list[bytes] = []
+    for number in known.files[path].chunks:
+        chunk = known.chunks[number]
+        if chunk.sha256:
+            data = bytearray(chunk.size)
+            with memoryview(data) as view:
+                storage.read_into(known.parts[chunk.part].key, chunk.start, view)
+            check_hash(known, chunk, data)
+        else:
+            data = read_part(storage, known.parts[chunk.part])[chunk.start : chunk.start + chunk.size]
+        pieces.append(bytes(data))
+    return b"".join(pieces)
+
+
+def check_hash(known: Index, chunk: Chunk, data: bytes | bytearray | memoryview) -> None:
+    """CheckpointCorruptError if `data` are not the bytes of `chunk`."""
+    if hash_of(data) != chunk.sha256:
+        raise CheckpointCorruptError(f"{known.parts[chunk.part].key}: the bytes from {chunk.start} on have changed")

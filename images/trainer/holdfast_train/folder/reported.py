@@ -37,10 +37,15 @@ class Reported:
         self._request = 0
         self._is_hurried = False
         self.resumed: int | None = 0
+        self.told: int | None = None
+        """The step that was reported last."""
 
     def collect(self) -> None:
         """Take what was reported since the last call."""
-        rows = list(self._taken())
+        taken = list(self._taken())
+        if taken:
+            self.told = taken[-1].step
+        rows = [row for row in taken if row.values]
         if rows and self._recorder is None:
             self._recorder = self._started(rows[0].step)
         if rows and self._recorder is not None:
@@ -110,7 +115,7 @@ class Reported:
 
 
 def row_of(line: bytes) -> Row | None:
-    """The row of one report; None if it tells no step, or nothing but that."""
+    """The row of one report; None if it tells no step."""
     try:
         found = json.loads(line)
         at, given = float(found["at"]), {name: str(value)[:64] for name, value in found["metrics"].items()}
@@ -118,7 +123,7 @@ def row_of(line: bytes) -> Row | None:
         return None
     step = count_of(given, *STEP) or 0
     values = dict(_values(given))
-    if not (0 < step <= MOST_STEP and 0 <= at < 1e11 and values):
+    if not (0 < step <= MOST_STEP and 0 <= at < 1e11):
         return None
     return Row(step, at, values)
 

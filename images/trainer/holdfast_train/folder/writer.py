@@ -13,6 +13,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -33,13 +35,16 @@ from holdfast_train.errors import (
 )
 from holdfast_train.folder import words
 from holdfast_train.folder.commit import FolderCommits
-from holdfast_train.folder.index import Index, escapes
-from holdfast_train.folder.layouts import Unit, path_of
-from holdfast_train.folder.look import TooManyFilesError
-from holdfast_train.folder.put_back import make_folder, put_back, read_index, set_aside_incomplete
-from holdfast_train.folder.reading import UnitChangedError
+from holdfast_train.folder.index import MOST_BYTES, Index, read_index, read_small
+from holdfast_train.folder.look import LARGE, File, Look, Rules, TooMuchError, look
+from holdfast_train.folder.moment import Due, Moment
+from holdfast_train.folder.newest import NewestSave, is_in
+from holdfast_train.folder.note import Note
+from holdfast_train.folder.older import to_put_back
+from holdfast_train.folder.put_back import PutBack, make_folder, put_back, tidy
 from holdfast_train.folder.reported import Reported
-from holdfast_train.folder.watch import Watch
+from holdfast_train.folder.snapshot import ChangedError
+from holdfast_train.format.names import resolve
 from holdfast_train.pod.rank_verdict import write_rank_verdict
 from holdfast_train.pod.reporter import Reporter
 from holdfast_train.progress import Progress, Silence
@@ -48,9 +53,12 @@ from holdfast_train.save.schedule import one_line
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.rate_limit import RateLimit
-from holdfast_train.storage.retrying import PATIENCE_SECONDS
+from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
 
+LOOK_SECONDS: Final = 2.0  # between two looks,
+SHARE: Final = 20.0  # or so many times what a look takes
 RETRY_SECONDS: Final = 15.0  # after a commit that failed
+WAITING_SECONDS: Final = 60.0  # after which it is said why nothing is committed
 BURST_BYTES: Final = 8 << 20  # of the rate limit
 FAREWELL_SECONDS: Final = 2.0  # for the last report
 HAND_OVER_SECONDS: Final = 3.0  # at most, and inside what is left of the grace
@@ -59,8 +67,9 @@ HAND_OVER_SECONDS: Final = 3.0  # at most, and inside what is left of the grace
 class FolderWriter:
     """The writer of one pod. `out` and `inbox`: the lines to the launcher, and its commands."""
 
-    def __init__(self, environment: Environment, root: Path, pattern: str | None, out: IO[str]) -> None:
-        if environment.settings.checkpoint_uri is None:
+    def __init__(self, environment: Environment, root: Path, out: IO[str]) -> None:
+        settings = environment.settings
+        if settings.checkpoint_uri is None:
             raise EnvironmentVariableError(
                 f"{variables.SETTINGS} has no checkpointUri; checkpoint.folder needs a storage"
             )
@@ -69,22 +78,31 @@ class FolderWriter:
         self._out = out
         self.inbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self.deadline = math.inf
-        self._storage = open_retrying(environment, environment.settings.checkpoint_uri, self._on_silence)
+        self._storage = open_retrying(environment, settings.checkpoint_uri, self._on_silence)
         self._rate = RateLimit(environment.upload_rate, BURST_BYTES)
-        self._watch = Watch(root, pattern)
+        self._rules = Rules(root, settings.folder_exclude, os.environ)
+        self._newest_save = NewestSave(root, settings.folder_pattern)
+        self._moment = Moment(root, self._newest_save.note_changed)
+        # A job that was created again, and is not to go on with its checkpoints, does not know the folder.
+        is_new = settings.resume != "Auto"
+        self._note = Note(root, f"{self._storage.uri} {environment.identity.job_uid if is_new else ''}".rstrip())
+        self._is_first = False  # nothing was there, and nothing is there yet
         self._progress = Progress()
         self._progress.sender = FOLDER
         self._reported = Reported(environment.verdict_folder, self._storage, environment.identity)
         self._reporter: Reporter | None = None
         self._checkpoints: Checkpoints | None = None
         self._commits: FolderCommits | None = None
+        self._pause = LOOK_SECONDS
         self._retry_at = 0.0
-        self._refused: tuple[Unit, str] | None = None  # a checkpoint that cannot be saved, if no newer one is saved
+        self._waiting_since: float | None = None
+        self._named: set[str] = set()  # paths that stay out, or are torn: each is said once
         self._saved: Saved | None = None  # by this attempt
         self._has_saved = False
+        self._committed_at = ""  # when the newest save was committed
         self._saved_step: int | None = None
-        self.newest = ""  # the path of the checkpoint that is there before the program starts
-        self._saved_at = 0.0  # when the program wrote that checkpoint, in seconds since 1970
+        self.newest = ""  # the path of the newest save that is there before the program starts
+        self._saved_at = 0.0  # when the program wrote the newest save that is committed, in seconds since 1970
 
     def tell(self, state: str, **more: Any) -> None:
         """Send one line to the launcher."""
@@ -109,42 +127,43 @@ class FolderWriter:
                 self._take_over()
             else:
                 self._begin()
-        except (OSError, TooManyFilesError) as error:
+        except (OSError, TooMuchError) as error:
             raise EnvironmentVariableError(f"checkpoint.folder: {self._root} cannot be read: {error}") from error
 
     def _begin(self) -> None:
         make_folder(self._root)
+        self._note.read()
         self._report()  # now: the storage may be silent
         checkpoints = self._start()
-        if not self._watch.has_pattern:
-            for name in set_aside_incomplete(self._root):
-                say(f"{name} in {self._root} is not complete; it is renamed: the program must not resume from it")
         self._put_back(Candidates(self._environment, self._storage, checkpoints))
         self._poke()
 
     def _take_over(self) -> None:
         """Go on in the place of a writer that has ended: what it has committed is not committed again."""
+        tidy(self._root)
+        self._note.read()
         checkpoints = self._start()
         self._reported.resumed = None
         with self._storage.within(PATIENCE_SECONDS):
-            known = self._newest_index(checkpoints)
+            known, uri = self._newest_index(checkpoints)
         assert self._commits is not None
-        self._commits.before = known
-        self._watch.begin(None if known is None else known.unit, is_running=True)
+        self._commits.begin(known, {}, uri)
+        self._newest_save.begin(known, {}, self._note.old or {}, has_begun=True)
+        self._moment.begin(self._seen().files, {})
         attempt = self._environment.identity.attempt
         mine = [commit.step for commit in checkpoints.log.state.commits if commit.attempt == attempt]
         self._has_saved = bool(mine)
-        self._saved_step = mine[-1] or None if mine else None  # 0 in the log: the name says no step
+        self._saved_step = mine[-1] or None if mine else None  # 0 in the log: nothing says the step
         self._report()
 
-    def _newest_index(self, checkpoints: Checkpoints) -> Index | None:
-        """What the newest checkpoint consists of; None if there is none, or if it is broken."""
+    def _newest_index(self, checkpoints: Checkpoints) -> tuple[Index | None, str]:
+        """What the newest checkpoint consists of, and its address; None if there is none, or if it is broken."""
         try:
             found = checkpoints.newest()
-            return None if found is None else read_index(self._storage, found)
+            return (None, "") if found is None else (read_index(self._storage, found), found.uri)
         except (*BROKEN, NoCheckpointError) as error:
             say(f"the newest checkpoint cannot be compared with {self._root}: {error}")
-            return None
+            return None, ""
 
     def _start(self) -> Checkpoints:
         if only := self._environment.settings.resume_only:
@@ -153,7 +172,15 @@ class FolderWriter:
                 f"files have no objects of a Run; set checkpoint.resume to the address alone"
             )
         checkpoints = self._checkpoints = start(self._environment, self._storage)
-        self._commits = FolderCommits(checkpoints, self._storage, self._root, self._rate, self._check)
+        self._commits = FolderCommits(
+            checkpoints,
+            self._storage,
+            self._root,
+            self._newest_save,
+            rate=self._rate,
+            check=self._check,
+            note=self._note,
+        )
         self._commits.reported = self._reported
         return checkpoints
 
@@ -165,45 +192,104 @@ class FolderWriter:
     def _put_back(self, candidates: Candidates) -> None:
         assert self._commits is not None
         while (found := candidates.newest()) is not None:
+            is_own = found.uri.startswith(f"{self._storage.uri}/")
+            storage = self._storage if is_own else open_retrying(self._environment, resolve(found.uri)[0])
+            began = time.monotonic()
             try:
-                with self._storage.within(PATIENCE_SECONDS):
-                    known = read_index(self._storage, found)
-                    is_new = put_back(self._storage, known, self._root)
+                with storage.within(PATIENCE_SECONDS):
+                    known = read_index(storage, found)
+                    is_at = self._note.is_at(found.uri)
+                    wanted = self._wanted(storage, known)
+                    done = put_back(
+                        storage,
+                        known,
+                        self._root,
+                        is_at_commit=is_at,
+                        wanted=wanted,
+                        before_others=lambda: self._note.note_commits(()),
+                    )
             except BROKEN as error:
                 candidates.report_broken(found, error)
                 continue
             note = candidates.accept(found)
-            self._commits.before = known if found.uri.startswith(f"{self._storage.uri}/") else None
-            newer = self._watch.begin(known.unit)
-            what = "is put back" if is_new else "is there already"
-            say(f"the checkpoint {known.unit.name or 'files'} {words.of_step(known.unit.step)} {what} in {self._root}")
-            if newer is not None:
-                say(f"{newer.name or 'a file'} in {self._root} is newer, and complete: the program may resume from it")
-            self._resume_at(newer or known.unit, found.uri if newer is None else f"file://{self._root}", note)
+            self._say_put_back(known, done, time.monotonic() - began)
+            self._commits.begin(known if is_own else None, done.files, found.uri)
+            self._newest_save.begin(known, done.files, self._note.old or {})
+            seen = self._seen()
+            self._moment.begin(seen.files, done.files if is_own else {})
+            self._note.note_commits((found.uri,))
+            self._resume_at(seen, known, found.uri, note, None if is_at else done.files)
             return
-        there = self._watch.begin(None)
+        seen = self._seen()
+        self._is_first = self._note.old is None and not seen.files  # a program may want to begin in an empty folder
+        if self._note.old is None and seen.files:
+            self._note.note_old(seen.files)
+        old = self._note.old
+        if old is None:
+            old = {path: file.signature for path, file in seen.files.items()}
+        self._newest_save.begin(None, {}, old)
+        self._moment.begin(seen.files, {p: f for p, f in seen.files.items() if old.get(p) == f.signature})
         say(f"no checkpoint to put back into {self._root}; the program starts with what is there")
-        if there is not None:
-            self._resume_at(there, f"file://{self._root}", "")
+        self._resume_at(seen, None, "", "", None)
 
-    def _resume_at(self, unit: Unit, uri: str, note: str) -> None:
-        self._reported.resumed = unit.step
-        self.newest = str(self._root / path_of(unit))
-        self._progress.resumed_from = Resumed(unit.step or 0, uri, note)  # 0: its name says none
+    def _wanted(self, storage: RetryingStorage, known: Index) -> Collection[str] | None:
+        """The paths to put back; None for all."""
+        if self._environment.settings.folder_put_back == "All" or not known.newest:
+            return None
+
+        def text_of(path: str) -> str | None:
+            if known.files[path].file.size > LARGE:
+                return None
+            return read_small(storage, known, path).decode("utf-8", "replace")
+
+        return to_put_back([saved.file for saved in known.files.values()], self._newest_save.save_at(known), text_of)
+
+    def _say_put_back(self, known: Index, done: PutBack, seconds: float) -> None:
+        say(
+            f"the folder {self._root} is as it was: {words.commit(known)}; {words.mib(done.read)} were read in "
+            f"{seconds:.1f} s, {words.mib(done.there)} were there"
+        )
+        if left := len(known.files) - len(done.files) - len(done.newer):
+            say(f"{left} files of older saves are not put back: checkpoint.putBack is Newest")
+        if done.replaced:
+            say(f"files of the checkpoint are in the place of others: {words.paths(done.replaced)}")
+        if done.newer:
+            say(f"newer than the checkpoint, and left: {words.paths(dict.fromkeys(done.newer, 'it has other bytes'))}")
+
+    def _resume_at(self, seen: Look, known: Index | None, uri: str, note: str, only: Mapping[str, File] | None) -> None:
+        """Say from what the program resumes. `only`: the checkpoint's files, unless the others are newer than it."""
+        torn = self._moment.torn(seen.files)
+        path = other = self._newest_save.path_in(seen.files, torn)
+        if only is not None:
+            path = self._newest_save.path_in(only, torn)
+        if other != path:
+            say(
+                f"{other} in {self._root} is not of the checkpoint, and not after it: a program that looks for its "
+                f"newest save by itself may resume from it; delete it if that is wrong, such as after a rollback"
+            )
+        if torn:
+            say(f"not whole, and left as it is: {words.paths(torn)}")
+        if path:
+            self.newest = str(self._root / path)
+        if known is not None and path in (known.newest, ""):
+            self._reported.resumed = known.step
+            self._progress.resumed_from = Resumed(known.step or 0, uri, note)  # 0: nothing says the step
+        elif path:
+            step = self._newest_save.step_at(path, seen.files)
+            say(f"{path} in {self._root} is newer than the checkpoint: the program may resume from it")
+            self._reported.resumed = step
+            self._progress.resumed_from = Resumed(step or 0, f"file://{self._root}", note)
 
     # Beside the program.
 
     def run(self) -> int:
         """Watch until the program has ended. The exit code."""
         self._progress.state = "training"
-        pause = self._watch.pause
         while True:
             try:
-                command = self.inbox.get(timeout=pause)
+                command = self.inbox.get(timeout=self._pause)
             except queue.Empty:
-                self._reported.collect()
-                self._look(is_last=False)
-                pause = self._watch.pause
+                self._look()
                 continue
             if command is None:
                 return 1
@@ -215,42 +301,86 @@ class FolderWriter:
         if time.monotonic() > self.deadline:
             raise StorageUnreachableError("the time to save before the pod ends is over")
 
-    def _look(self, *, is_last: bool, clean: bool = False) -> bool:
-        """Commit the newest complete checkpoint, if it is not committed yet. False if a later look has to try again."""
-        before = self._watch.complaint
-        unit = self._watch.next_unit(is_last=is_last, clean=clean)
-        if self._watch.complaint:
-            self._failed(self._watch.complaint)
-        elif before and self._progress.save_error == before[:MAX_LINE]:
-            self._progress.save_error = None
-        if unit is None:
-            return not self._watch.complaint
-        if not is_last and time.monotonic() < self._retry_at:
-            return False
-        return self._try(unit)
+    def _seen(self) -> Look:
+        """What is in the folder. What stays out is said once."""
+        started = time.monotonic()
+        seen = look(self._root, self._rules, before=self._moment.files)
+        self._pause = max(LOOK_SECONDS, SHARE * (time.monotonic() - started))
+        if (size := sum(file.size for file in seen.files.values())) > MOST_BYTES:
+            raise TooMuchError(
+                f"{self._root} has {words.mib(size)}, more than {words.mib(MOST_BYTES)}, most of them in "
+                f"{words.largest(seen.files)}"
+            )
+        outside = dict.fromkeys(sorted(seen.outside), "a link out of the folder: what it leads to is not saved")
+        if new := {path: why for path, why in {**seen.out, **outside}.items() if path not in self._named}:
+            say(f"not saved with {self._root}: {words.paths(new)}")
+            self._named |= new.keys()
+        return seen
 
-    def _try(self, unit: Unit) -> bool:
-        assert self._commits is not None
-        if (bad := escapes(unit)) is not None:
-            self._watch.refuse(unit)
-            what = "leads out of it" if bad.link is not None else "is neither a file nor a folder that can be read"
-            self._refused = unit, f"the checkpoint {unit.name!r} is not saved: {bad.path!r} {what}"
-            self._failed(self._refused[1])
-            return True
+    def _look(self) -> None:
+        """Commit the folder, if something in it is new and it is the moment."""
+        if (seen := self._take_look()) is None:
+            return
+        due = self._moment.due()
+        self._say_why_not()
+        if due is not None and time.monotonic() >= self._retry_at:
+            self._try(due, seen)
+
+    def _take_look(self) -> Look | None:
+        self._reported.collect()
         try:
-            saved = self._commits.commit(unit)
+            seen = self._seen()
+        except (OSError, TooMuchError) as error:
+            self._failed(f"checkpoint.folder: nothing is saved: {error}; see checkpoint.exclude; looking again")
+            return None
+        if self._reported.told is not None and self._reported.told != self._newest_save.told:
+            self._newest_save.note_told(self._reported.told, self._moment.files)  # of the look before the first step
+        self._moment.see(seen.files)
+        if self._is_first and seen.files:
+            self._note.note_old({})
+            self._is_first = False
+        return seen
+
+    def _say_why_not(self) -> None:
+        if not self._moment.waits_for:
+            self._waiting_since = None
+            return
+        now = time.monotonic()
+        self._waiting_since = now if self._waiting_since is None else self._waiting_since
+        if now - self._waiting_since >= WAITING_SECONDS:
+            self._failed(f"the folder is not saved for {WAITING_SECONDS:.0f} s: {self._moment.waits_for}")
+
+    def _try(self, due: Due, seen: Look) -> bool:
+        """Commit. False if a later look has to try again."""
+        assert self._commits is not None
+        if new := {path: why for path, why in due.torn.items() if path not in self._named}:
+            say(f"not whole, and saved as it is: {words.paths(new)}")
+            self._named |= new.keys()
+        if left_out := seen.files.keys() - due.files.keys():
+            say(f"left out: {words.paths(dict.fromkeys(sorted(left_out), 'its save is not whole'))}")
+
+        def again() -> Look:
+            there = look(self._root, self._rules, before=seen.files)
+            kept = {path: file for path, file in there.files.items() if path not in left_out}
+            return replace(there, files=kept)
+
+        try:
+            saved = self._commits.commit(due.files, again, due.moving, is_storm=due.is_storm)
         except (FencedError, AlreadyCompleteError):
             raise
-        except UnitChangedError as error:
-            say(f"the checkpoint {unit.name!r} is not saved yet: {error}")
+        except (ChangedError, TooMuchError) as error:
+            say(f"the folder is not saved yet: {error}")
             return False
         except (StorageError, OSError) as error:
             self._retry_at = time.monotonic() + RETRY_SECONDS
-            self._failed(
-                f"the checkpoint {unit.name!r} is not saved: {error}; the next try is in {RETRY_SECONDS:.0f} s"
-            )
+            self._failed(f"the folder is not saved: {error}; the next try is in {RETRY_SECONDS:.0f} s")
             return False
-        self._take(unit, saved)
+        self._moment.note_committed(due.files)
+        if saved is not None:
+            self._take(saved)
+        elif self._progress.save_error is not None:
+            self._progress.save_error = None
+            self._poke()
         return True
 
     def _failed(self, why: str) -> None:
@@ -259,19 +389,23 @@ class FolderWriter:
         self._progress.save_error = why[:MAX_LINE]
         self._poke()
 
-    def _take(self, unit: Unit, saved: Saved) -> None:
-        self._watch.note_committed(unit)
-        if self._refused is not None and unit.newest >= self._refused[0].newest:
-            self._refused = None
-        self._saved, self._saved_step, self._saved_at = saved, unit.step, unit.newest / 1e9
-        self._has_saved = True
+    def _take(self, saved: Saved) -> None:
+        assert self._commits is not None
+        known = self._commits.before
+        assert known is not None
+        self._saved, self._saved_step, self._has_saved = saved, known.step, True
+        of_newest = (s.file.mtime_ns for p, s in known.files.items() if known.newest and is_in(p, known.newest))
+        self._saved_at = max(of_newest, default=0) / 1e9
         self._progress.save_error = None
-        step = words.of_step(unit.step)
-        what = f"the checkpoint {unit.name} {step} is" if unit.name else f"the checkpoint files {step} are"
-        new, old = (f"{size / (1 << 20):.1f} MiB" for size in (saved.uploaded, saved.reused))
-        say(f"{what} saved: {new} uploaded, {old} were there, {saved.seconds:.1f} s")
+        if not (known.is_beside and self._committed_at):  # logs alone are no newer save
+            self._committed_at = saved.committed_at
+        new, old = words.mib(saved.uploaded), words.mib(saved.reused)
+        say(f"the folder is saved: {words.commit(known)}; {new} uploaded, {old} were there, {saved.seconds:.1f} s")
+        if self._commits.unread:
+            unread = dict.fromkeys(sorted(self._commits.unread), "it changed each time that it was read")
+            self._failed(f"not saved as it is now: {words.paths(unread)}")
         took = f"{saved.seconds:.3f}"
-        self._progress.checkpoint = report.Saved(saved.uri, saved.size, took, saved.committed_at, unit.step)
+        self._progress.checkpoint = report.Saved(saved.uri, saved.size, took, self._committed_at, known.step)
         self._write_verdict("running", "")
         self._poke()
 
@@ -300,8 +434,6 @@ class FolderWriter:
             is_all = self._commit_rest(clean=code == 0)
         if signalled_at is not None:
             self._leave(signalled_at)
-        elif code == 0 and self._refused is not None:
-            self._write_verdict("failed", self._refused[1], reasons.STORAGE_FAILED)
         elif code == 0 and not is_all:
             self._write_verdict(
                 "failed", f"the last checkpoint is not saved: {self._progress.save_error}", reasons.STORAGE_FAILED
@@ -312,7 +444,7 @@ class FolderWriter:
             self._progress.state = "completed"
             have = words.newest(self._saved_step, is_there=self._has_saved)
             message = f"the program ended with exit code 0; {have}"
-            if self._checkpoints.log.state.commits:
+            if self._commits is not None and self._commits.before is not None and self._commits.before.has_save:
                 self._write_verdict("completed", message, reasons.COMPLETED, step=self._saved_step)
             else:
                 self._write_verdict("completed", words.nothing_saved(self._root), reasons.NOTHING_SAVED)
@@ -327,10 +459,12 @@ class FolderWriter:
     def _commit_rest(self, *, clean: bool) -> bool:
         """Commit what is left, in at most three tries. True if nothing is left."""
         for _ in range(3):  # the storage may fail for a while, and a process that outlives the program may still write
-            if self._watch.next_unit(is_last=True, clean=clean) is None:
+            if (seen := self._take_look()) is None:
+                continue
+            due = self._moment.last(clean=clean)
+            if due is None or self._try(due, seen):
                 return True
-            self._look(is_last=True, clean=clean)
-        return self._watch.next_unit(is_last=True, clean=clean) is None
+        return False
 
     def _leave(self, signalled_at: float) -> None:
         """Write the verdict and hand over. A program that saves on the signal loses no step, others may lose some."""
@@ -383,7 +517,7 @@ def main() -> int:
     if environment is None or environment.settings.folder is None:
         say(f"{variables.JOB}, and folder in {variables.SETTINGS}, must be set: the launcher starts this process")
         return 78
-    writer = FolderWriter(environment, Path(environment.settings.folder), environment.settings.folder_pattern, out)
+    writer = FolderWriter(environment, Path(environment.settings.folder), out)
     threading.Thread(target=_listen, args=(writer,), name="holdfast-launcher", daemon=True).start()
     beside_program = sys.argv[1:] == ["again"]
     try:

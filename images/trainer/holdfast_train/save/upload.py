@@ -142,7 +142,8 @@ class Upload:
         job.check()
         segments = () if self._series is None else self._series.written(request, self._series_seconds(job))
         save = job.save
-        saved = self._checkpoints.publish(job.manifest, save.begun, save.fresh, save.clean, segments)
+        fresh = () if save.fresh is None else (save.fresh,)
+        saved = self._checkpoints.publish(job.manifest, save.begun, fresh, save.clean, series=segments)
         if self._series is not None:
             self._series.mark_named(segments)
         return saved

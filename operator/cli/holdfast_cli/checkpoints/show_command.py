@@ -24,8 +24,8 @@ from holdfast_cli.terminal.fitted_table import Column, Fitting
 from holdfast_protocol.document import readable
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.exchange.progress_bar import format_size
+from holdfast_train.folder.index import read_index
 from holdfast_train.folder.look import File
-from holdfast_train.folder.put_back import read_index
 from holdfast_train.format.manifest import OF_FOLDER, Manifest
 from holdfast_train.format.tree import TensorEntry
 from holdfast_train.storage.base import Storage
@@ -88,7 +88,7 @@ def files_of(storage: Storage, found: Manifest) -> tuple[File, ...]:
     """The files of a checkpoint of checkpoint.folder, the newest first; none of another one."""
     if OF_FOLDER not in found.program:
         return ()
-    files = read_index(storage, Found(storage.uri, b"", found)).unit.files
+    files = [saved.file for saved in read_index(storage, Found(storage.uri, b"", found)).files.values()]
     return tuple(sorted(files, key=lambda file: (-file.mtime_ns, file.path)))
 
 

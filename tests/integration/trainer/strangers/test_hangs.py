@@ -27,7 +27,8 @@ def load(step):
         threading.Event().wait()
 def save(root, step):
     (root / f"checkpoint-{step}").mkdir(parents=True)
-    (root / f"checkpoint-{step}" / "trainer_state.json").write_text(json.dumps({"global_step": step}))
+    state = {"global_step": step, "log_history": []}
+    (root / f"checkpoint-{step}" / "trainer_state.json").write_text(json.dumps(state))
 for step in range(1, 100):
     load(step)
     if rank == 0 and step == 4:
@@ -63,7 +64,7 @@ def test_a_program_as_it_is_that_hangs(tmp_path: Path, how: str) -> None:
     verdict, errors = hang(tmp_path, how)
     assert (verdict["outcome"], verdict["reason"]) == ("failed", "Stalled"), errors
     assert "after step 4 (failure.stallTimeout: 5 s); a rank was in load (train.py, line 7)" in verdict["message"]
-    assert verdict["savedStep"] == 4
+    assert verdict.get("savedStep") == 4, errors
     run = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["evidence", f"file://{tmp_path}/store/job"])
     assert run.exit_code == 0, run.output
     assert 'train.py", line 7 in load' in run.stdout

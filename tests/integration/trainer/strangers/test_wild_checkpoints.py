@@ -1,154 +1,190 @@
-"""Checkpoints as they occur: each is taken only when it is whole, and comes back so that its program finds it."""
+"""Checkpoints as they occur: none is committed while something says that it is half, and each is found again."""
 
 import os
 import shutil
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support.trainer.folders import SavedFolder
-from tests.support.trainer.strangers.wild import WILD, Wild
+from tests.support.trainer.folders import SavedFolder, archive, content, hugging_face
+from tests.support.trainer.strangers.wild import WILD, Wild, raw
 
-from holdfast_train.folder.index import escapes
-from holdfast_train.folder.layouts import Unit
-from holdfast_train.folder.put_back import put_back, read_index
-from holdfast_train.folder.watch import LOOK_SECONDS, QUIET_SECONDS, Watch
+from holdfast_train.folder.look import Look, look
+from holdfast_train.folder.moment import QUIET_SECONDS, UNKNOWN_SECONDS, Due, Moment
+
+LOOK = QUIET_SECONDS
 
 
-class Clock:
-    """A time that tests set."""
+class Watched:
+    """A folder that is looked at every two seconds of a time that the test sets."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
         self.now = 0.0
+        self._root = root
+        self.moment = Moment(root, clock=lambda: self.now)
+        self.moment.begin(look(root).files, {})
 
-    def __call__(self) -> float:
-        return self.now
+    def due(self, seconds: float) -> Due | None:
+        """What is to be committed, within this time."""
+        for _ in range(int(seconds / LOOK) + 1):
+            self.now += LOOK
+            self.moment.see(look(self._root).files)
+            if (due := self.moment.due()) is not None:
+                return due
+        return None
 
 
-def looks(watch: Watch, clock: Clock, count: int = 3) -> Unit | None:
-    """What one of several looks finds."""
-    found = None
-    for _ in range(count):
-        clock.now += LOOK_SECONDS
-        found = found or watch.next_unit()
-    return found
-
-
-def save(wild: Wild, root: Path, number: int, watch: Watch, clock: Clock) -> Unit:
-    """One save of the program, which stops after each stage for some looks."""
-    for stage, following in pairwise([*wild.stages, None]):
-        assert stage is not None
+def save(wild: Wild, root: Path, number: int, watched: Watched) -> Due:
+    """One save of the program. It stops after each stage that says that more will follow."""
+    for count, stage in enumerate(wild.stages):
         stage(root, (number + 1) * 10)
-        if following is not None and number in wild.sure:
-            assert looks(watch, clock) is None, "half a checkpoint was taken"
-    found = looks(watch, clock)
-    if number == 0 or wild.quiet:
-        assert not wild.quiet or found is None, "it was taken at once"
-        clock.now += QUIET_SECONDS
-        found = found or watch.next_unit()
-    assert found is not None, "it was never taken"
-    assert escapes(found) is None
-    return found
+        if count in wild.half:
+            assert watched.due(2 * UNKNOWN_SECONDS) is None, "half a checkpoint was committed"
+            assert watched.moment.waits_for
+    due = watched.due(2 * UNKNOWN_SECONDS)
+    assert due is not None, f"it was never committed: {watched.moment.waits_for}"
+    watched.moment.note_committed(due.files)
+    return due
 
 
-# Breaks if a layout is taken before it is whole, not at all, or with a step that it does not say; or if the program's
-# own resume does not find it after it was put back.
+# Breaks if half a checkpoint is committed although something says that it is one, or a whole one is not; if the step is
+# one that it does not say; or if the program's own resume does not find it after it was put back.
 @pytest.mark.parametrize("name", WILD)
-def test_a_checkpoint_is_taken_whole_and_found_again(tmp_path: Path, name: str) -> None:
-    place, wild, clock = SavedFolder(tmp_path), WILD[name], Clock()
+def test_a_checkpoint_is_committed_whole_and_found_again(tmp_path: Path, name: str) -> None:
+    place, wild = SavedFolder(tmp_path, pattern=WILD[name].pattern), WILD[name]
     place.root.mkdir()
-    watch = Watch(place.root, wild.pattern, clock)
+    watched = Watched(place.root)
     for number in range(2):
-        unit = save(wild, place.root, number, watch, clock)
-        place.commits.commit(unit)
-        watch.note_committed(unit)
-        assert looks(watch, clock) is None, "it was taken twice"
-    assert unit.step == wild.step
-    path = wild.newest(place.root)
-    wanted, where = path.read_bytes(), path.relative_to(place.root)
+        save(wild, place.root, number, watched)
+        assert place.commit() is not None
+    assert place.index.step == wild.step
+    wanted, where = content(place.root), wild.newest(place.root).relative_to(place.root)
     shutil.rmtree(place.root)
-    place.root.mkdir()
-    found = place.checkpoints.newest()
-    assert found is not None
-    assert put_back(place.storage, read_index(place.storage, found), place.root)
-    assert wild.newest(place.root) == place.root / where
-    assert (place.root / where).read_bytes() == wanted
-    assert Watch(place.root, wild.pattern, clock).begin(unit) is None, "it is not the same when it is back"
+    place.put_back(place.root)
+    assert content(place.root) == wanted
+    assert wild.newest(place.root) == place.root / where, "the program finds its newest file"
+    named = place.root / place.index.newest
+    assert named in (place.root / where).parents or named.read_bytes() == wanted[str(where)]
 
 
-# Breaks if a copy of a file, or a hard link, is uploaded beside the file.
+# Breaks if a copy of a file, a hard link or a file that has moved is uploaded beside the file.
 def test_links_and_copies_are_uploaded_once(tmp_path: Path) -> None:
     place = SavedFolder(tmp_path)
-    place.root.mkdir()
-    weights = os.urandom(3_000_000)
-    for name, step in (("timm", 10), ("fairseq", 20)):
-        folder = place.root / f"{name}-step{step}"
-        (folder / "last.pt").parent.mkdir()
-        (folder / "last.pt").write_bytes(weights[:-step])
-        os.link(folder / "last.pt", folder / "best.pt")
-        shutil.copyfile(folder / "last.pt", folder / "epoch_3.pt")
-        saved = place.commits.commit(place.unit(step))
-        assert 3_000_000 - step < saved.uploaded < 3_010_000
-        found = place.checkpoints.newest()
-        assert found is not None
-        other = tmp_path / name
-        other.mkdir()
-        assert put_back(place.storage, read_index(place.storage, found), other)
-        for copy in ("last.pt", "best.pt", "epoch_3.pt"):
-            assert (other / folder.name / copy).read_bytes() == weights[:-step]
+    weights = os.urandom(5 << 20)
+    path = raw(place.root / "timm" / "last.pt", weights)
+    os.link(path, path.with_name("best.pt"))
+    shutil.copyfile(path, path.with_name("epoch_3.pt"))
+    saved = place.commit()
+    assert saved is not None
+    assert len(weights) < saved.uploaded < len(weights) + 10_000
+    path.parent.rename(place.root / "run")
+    saved = place.commit()
+    assert saved is not None
+    assert saved.uploaded < 10_000
+    place.put_back(tmp_path / "other")
+    for copy in ("last.pt", "best.pt", "epoch_3.pt"):
+        assert (tmp_path / "other/run" / copy).read_bytes() == weights
 
 
 # Breaks if one of very many small files is lost, or if each needs an object of its own in the storage.
 def test_five_thousand_small_files(tmp_path: Path) -> None:
     place = SavedFolder(tmp_path)
-    folder = place.root / "step-20"
-    (folder / "a").mkdir(parents=True)
     for number in range(5000):
-        (folder / "a" / f"{number}.bin").write_bytes(b"%d" % number)
-    (folder / "x.pt").write_bytes(b"whole")
-    place.commits.commit(place.unit(20))
-    found = place.checkpoints.newest()
-    assert found is not None
-    assert len(found.manifest.parts) == 2
-    shutil.rmtree(place.root)
-    place.root.mkdir()
-    assert put_back(place.storage, read_index(place.storage, found), place.root)
-    assert (folder / "a/4999.bin").read_bytes() == b"4999"
+        raw(place.root / "step-20/a" / f"{number}.bin", b"%d" % number)
+    place.commit()
+    assert len(place.index.parts) == 1
+    place.put_back(tmp_path / "other")
+    assert content(tmp_path / "other") == content(place.root)
 
 
-# Breaks if half a checkpoint of a program that was killed while it wrote takes the place of a whole one.
+# Breaks if half a checkpoint of a program that was killed while it wrote takes the place of a whole one, or if what a
+# program has written that ended by itself is not saved.
 def test_half_a_checkpoint_of_a_killed_program(tmp_path: Path) -> None:
-    wild, clock = WILD["deepspeed"], Clock()
-    watch = Watch(tmp_path, None, clock)
-    watch.note_committed(save(wild, tmp_path, 0, watch, clock))
-    wild.stages[0](tmp_path, 20)
-    assert watch.next_unit(is_last=True) is None
-    again = Watch(tmp_path, None, clock)
-    first = save(wild, tmp_path / "other", 0, Watch(tmp_path / "other", None, clock), clock)
-    assert again.begin(first) is None
-    assert watch.next_unit(is_last=True, clean=True) is not None, "a program that ends by itself has written all"
+    watched = Watched(tmp_path)
+    save(WILD["keras"], tmp_path, 0, watched)
+    WILD["keras"].stages[0](tmp_path, 20)
+    raw(tmp_path / "train.log", b"killed")
+    watched.moment.see(look(tmp_path).files)
+    assert watched.moment.last(clean=False) is None
+    ended = watched.moment.last(clean=True)
+    assert ended is not None
+    assert set(ended.torn) == {"model.keras"}
 
 
-# Breaks if a program that writes fewer files from now on is never saved again.
-def test_fewer_files_than_before(tmp_path: Path) -> None:
-    wild, clock = WILD["deepspeed"], Clock()
-    watch = Watch(tmp_path, None, clock)
-    watch.note_committed(save(wild, tmp_path, 0, watch, clock))
-    wild.stages[0](tmp_path, 20)
-    assert looks(watch, clock) is None
-    found = looks(watch, clock, 16)
-    assert found is not None
-    assert found.step == 20
+# Breaks if a file that stays torn, or that is none of what its name says, keeps the saves beside it from being saved.
+def test_one_torn_file_holds_nothing_up(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    raw(tmp_path / "best.pt", archive(tmp_path / "best.pt").read_bytes()[:-30])
+    raw(tmp_path / "cache.pt", b"not an archive")
+    for step in range(20):
+        archive(tmp_path / "ckpt.pt", b"%d" % step)
+        if (due := watched.due(8)) is not None:
+            break
+    assert due is not None
+    assert "best.pt" in due.torn
+    assert "ckpt.pt" in due.files
 
 
-# Breaks if a program that keeps one checkpoint, and soon makes another one, is never saved.
-def test_each_checkpoint_is_deleted_soon(tmp_path: Path) -> None:
-    wild, clock = WILD["torch-dcp"], Clock()
-    watch = Watch(tmp_path, None, clock)
-    found = None
-    for step in range(10, 100, 10):
-        for stage in wild.stages:
-            stage(tmp_path, step)
-        shutil.rmtree(tmp_path / f"step-{step - 10}", ignore_errors=True)
-        found = found or looks(watch, clock)
-    assert found is not None
+# Breaks if a clock that was ahead when a save was written hides the saves that follow.
+@pytest.mark.parametrize("name", ["ckpt.pt", "step_{}.pt", "step-{}/model.pt"])
+def test_a_clock_steps_back(tmp_path: Path, name: str) -> None:
+    place = SavedFolder(tmp_path)
+    place.root.mkdir()
+    watched = Watched(place.root)
+    for step in (100, 200, 300):
+        path = archive(place.root / name.format(step), b"%d" % step)
+        at = 1_000_000_000 + step + (3600 if step == 100 else 0)
+        os.utime(path, (at, at))
+        assert watched.due(2 * UNKNOWN_SECONDS) is not None
+        watched.moment.note_committed(look(place.root).files)
+        assert place.commit() is not None, "it counts as known"
+
+
+# Breaks if a save that the program deletes while it is read is in the commit, and is not known as one.
+def test_a_save_is_deleted_while_it_is_read(tmp_path: Path) -> None:
+    place = SavedFolder(tmp_path)
+    path = archive(place.root / "step-10/model.pt", os.urandom(2 << 20))
+
+    def again() -> Look:
+        seen = look(place.root)
+        shutil.rmtree(path.parent)
+        return seen
+
+    assert place.commits.commit(look(place.root).files, again, frozenset()) is not None
+    assert (place.index.newest, place.index.step) == ("step-10", 10)
+
+
+# Breaks if a torn file that a power cut has left on a volume is in the place of the whole one in the storage.
+@pytest.mark.parametrize("left", [b"", bytes(2 << 20), b"half"])
+def test_a_power_cut_tears_a_file_on_the_volume(tmp_path: Path, left: bytes) -> None:
+    place = SavedFolder(tmp_path)
+    path = archive(hugging_face(place.root, 300) / "optimizer.pt", os.urandom(2 << 20))
+    place.commit()
+    wanted = content(place.root)
+    path.write_bytes(wanted["checkpoint-300/optimizer.pt"][: 1 << 20] if left == b"half" else left)
+    done = place.put_back(place.root, is_at_commit=True)
+    assert content(place.root) == wanted
+    assert list(done.replaced) == ["checkpoint-300/optimizer.pt"]
+
+
+# Breaks if a model that somebody made, and the program has downloaded, is named as a save of the program.
+def test_a_download_is_no_save(tmp_path: Path) -> None:
+    place = SavedFolder(tmp_path)
+    archive(place.root / "torch/hub/checkpoints/resnet50-0676ba61.pth")
+    place.commit()
+    assert place.index.newest == ""
+    place.put_back(tmp_path / "other")
+    assert content(tmp_path / "other") == content(place.root)
+
+
+# Breaks if a program that looks for the folder that changed last, as the examples of Accelerate do, finds an older one.
+@pytest.mark.parametrize("time_of", [os.path.getctime, os.path.getmtime])
+def test_the_folder_that_changed_last(tmp_path: Path, time_of: Callable[[Path], float]) -> None:
+    place = SavedFolder(tmp_path)
+    for step in range(80, 130, 10):
+        for name in ("a", "b/c"):
+            path = raw(place.root / f"step_{step}" / name, b"x")
+            os.utime(path, (1e9 + step, 1e9 + step))
+    place.commit()
+    place.put_back(tmp_path / "other")
+    assert max((tmp_path / "other").iterdir(), key=time_of).name == "step_120"

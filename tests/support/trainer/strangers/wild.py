@@ -20,16 +20,14 @@ BEFORE_ZIP = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 class Wild:
     """A program: what it writes one after the other for a save at a step, and the file that its resume reads first.
 
-    `sure`: which saves (0: the first one) are never taken before their last stage, however slow the program is.
-    `quiet`: only time tells that a save is whole.
+    `half`: after which stages (0: the first one) something says that the save is half, however slow the program is.
     """
 
     stages: Sequence[Stage]
     newest: Callable[[Path], Path]
     step: int | None = 20
-    sure: tuple[int, ...] = (0, 1)
+    half: tuple[int, ...] = ()
     pattern: str | None = None
-    quiet: bool = False
 
 
 def tensors(path: Path, content: bytes) -> None:
@@ -111,6 +109,7 @@ WILD: dict[str, Wild] = {
             ),
         ],
         _deepspeed,
+        half=(2,),
     ),
     "megatron": Wild(
         [
@@ -119,7 +118,6 @@ WILD: dict[str, Wild] = {
             lambda r, s: (r / "latest_checkpointed_iteration.txt").write_text(str(s)),
         ],
         _megatron,
-        sure=(),  # the second save is whole before its name is written
     ),
     "torch-dcp": Wild(
         [
@@ -128,6 +126,7 @@ WILD: dict[str, Wild] = {
             lambda r, s: raw(r / f"step-{s}/.metadata", b"m"),
         ],
         _last_of("step-*/__1_0.distcp"),
+        half=(0, 1),
     ),
     "torch-dcp-of-model-and-optimizer": Wild(
         [
@@ -137,6 +136,7 @@ WILD: dict[str, Wild] = {
             lambda r, s: raw(r / f"step-{s}/optim/.metadata", b"m"),
         ],
         _last_of("step-*/optim/__0_0.distcp"),
+        half=(0, 2),
     ),
     "safetensors-in-parts": Wild(
         [
@@ -150,6 +150,7 @@ WILD: dict[str, Wild] = {
             lambda r, s: tensors(r / f"step-{s}/model-00002-of-00002.safetensors", _c(s)),
         ],
         _last_of("step-*/model-00002-of-00002.safetensors"),
+        half=(2, 3),
     ),
     "safetensors-in-place": Wild(
         [
@@ -158,12 +159,12 @@ WILD: dict[str, Wild] = {
         ],
         lambda r: r / "model.safetensors",
         step=None,
-        sure=(0,),
     ),
     "timm": Wild(
         [lambda r, s: archive(r / "train/exp/tmp.pth.tar", _c(s)), _timm],
         lambda r: r / "train/exp/last.pth.tar",
         step=None,
+        half=(0,),
     ),
     "lightning-last-by-a-whole-path": Wild(
         [
@@ -173,7 +174,6 @@ WILD: dict[str, Wild] = {
             ),
         ],
         lambda r: r / "logs/version_0/checkpoints/last.ckpt",
-        sure=(),
     ),
     "lightning-sharded": Wild(
         [
@@ -182,7 +182,7 @@ WILD: dict[str, Wild] = {
             lambda r, s: archive(r / f"epoch=0-step={s}.ckpt/meta.pt", _c(s)),
         ],
         _last_of("*.ckpt/__0_0.distcp"),
-        sure=(1,),
+        half=(0,),
     ),
     "a-link-in-another-folder": Wild(
         [
@@ -191,7 +191,6 @@ WILD: dict[str, Wild] = {
         ],
         lambda r: r / "latest.pt",
         step=None,
-        sure=(),
     ),
     "ultralytics": Wild(
         [
@@ -200,7 +199,6 @@ WILD: dict[str, Wild] = {
         ],
         _last_of("**/last*.pt"),
         step=None,
-        sure=(),
     ),
     "torchvision": Wild(
         [
@@ -209,7 +207,6 @@ WILD: dict[str, Wild] = {
         ],
         lambda r: r / "checkpoint.pth",
         step=None,
-        sure=(),
     ),
     "fairseq": Wild(
         [
@@ -218,7 +215,6 @@ WILD: dict[str, Wild] = {
         ],
         lambda r: r / "checkpoint_last.pt",
         step=None,
-        sure=(),
     ),
     "composer": Wild(
         [
@@ -227,7 +223,6 @@ WILD: dict[str, Wild] = {
         ],
         lambda r: r / "latest-rank0.pt",
         step=None,
-        sure=(),
     ),
     "detectron2": Wild(
         [
@@ -235,7 +230,6 @@ WILD: dict[str, Wild] = {
             lambda r, s: (r / "last_checkpoint").write_text(f"model_{s:07d}.pth"),
         ],
         lambda r: r / (r / "last_checkpoint").read_text(),
-        sure=(),
     ),
     "orbax": Wild(
         [
@@ -244,11 +238,13 @@ WILD: dict[str, Wild] = {
             _renamed,
         ],
         _last_of("*/default/d/0"),
+        half=(0, 1),
     ),
     "keras": Wild(
         [lambda r, s: torn(r / "model.keras", _c(s)), lambda r, s: archive(r / "model.keras", _c(s))],
         lambda r: r / "model.keras",
         step=None,
+        half=(0,),
     ),
     "tensorflow": Wild(
         [
@@ -259,7 +255,6 @@ WILD: dict[str, Wild] = {
         _last_of("tf/*.data-*"),
         step=None,
         pattern="tf",
-        quiet=True,
     ),
     "before-zip": Wild(
         [
@@ -268,7 +263,6 @@ WILD: dict[str, Wild] = {
         ],
         lambda r: r / "ckpt.pt",
         step=None,
-        quiet=True,
     ),
     "strange-names": Wild(
         [

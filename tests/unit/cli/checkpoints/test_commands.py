@@ -4,7 +4,6 @@ import json
 import os
 import re
 import time
-import zipfile
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.trainer import stores
-from tests.support.trainer.folders import hugging_face
+from tests.support.trainer.folders import SavedFolder, archive, hugging_face
 from tests.support.trainer.stores import identity
 from typer.testing import CliRunner, Result
 
@@ -26,9 +25,6 @@ from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.records import IMPORTED_NAMESPACE
 from holdfast_train.environment import Identity
-from holdfast_train.folder import layouts
-from holdfast_train.folder.commit import FolderCommits
-from holdfast_train.folder.look import look
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.folder import FolderStorage
 
@@ -342,13 +338,11 @@ def test_completion_of_steps(folder: FolderStorage, tmp_path: Path) -> None:
 
 # Breaks if a checkpoint of checkpoint.folder, which has files and no tensors, cannot be looked at.
 def test_a_checkpoint_of_a_folder(tmp_path: Path) -> None:
-    storage = FolderStorage(tmp_path / "job")
-    made = Checkpoints(storage, identity(1), Keep(9))
-    made.start("Auto")
-    commits = FolderCommits(made, storage, tmp_path / "outputs")
+    place = SavedFolder(tmp_path, keep=9)
+    storage = place.storage
     for step in (10, 20, 30):
-        hugging_face(tmp_path / "outputs", step)
-        commits.commit(next(unit for unit in layouts.find(look(tmp_path / "outputs")) if unit.step == step))
+        hugging_face(place.root, step)
+        place.commit()
     shown = holdfast("show", storage.uri)
     assert shown.exit_code == 0, shown.output
     assert "checkpoint-30" in shown.output
@@ -366,15 +360,13 @@ def test_a_checkpoint_of_a_folder(tmp_path: Path) -> None:
 
 # Breaks if the files of a commit cannot be seen, in the order in which they changed, or if an odd one hides them all.
 def test_the_files_of_a_folder(tmp_path: Path) -> None:
-    storage, outputs = FolderStorage(tmp_path / "job"), tmp_path / "outputs"
-    made = Checkpoints(storage, identity(1), Keep(9))
-    made.start("Auto")
-    path = hugging_face(outputs, 10)
+    place = SavedFolder(tmp_path)
+    storage, path = place.storage, hugging_face(place.root, 10)
     (path / "last").symlink_to("model.safetensors")
     (path / os.fsdecode(b"odd\xff.txt")).write_text("its name is not UTF-8")
     for number, name in enumerate(("model.safetensors", "trainer_state.json", "tokenizer.json")):
         os.utime(path / name, (2_000_000_000 - number, 2_000_000_000 - number))
-    FolderCommits(made, storage, outputs).commit(next(iter(layouts.find(look(outputs)))))
+    place.commit()
     files = json.loads(holdfast("show", storage.uri, "-o", "json").output)["files"]
     assert [(one["path"], one["size"], one["at"]) for one in files[:2]] == [
         ("checkpoint-10/model.safetensors", 1_500_000, "2033-05-18T03:33:20Z"),
@@ -390,16 +382,12 @@ def test_the_files_of_a_folder(tmp_path: Path) -> None:
 
 # Breaks if a command says step 0, which no name says, or cannot name such a checkpoint.
 def test_no_command_says_a_step_that_no_name_says(tmp_path: Path) -> None:
-    storage, outputs = FolderStorage(tmp_path / "job"), tmp_path / "outputs"
-    made = Checkpoints(storage, identity(1), Keep(9))
-    made.start("Auto")
-    commits = FolderCommits(made, storage, outputs)
-    outputs.mkdir()
-    for text in ("first", "second"):
-        with zipfile.ZipFile(outputs / "last.ckpt", "w") as archive:
-            archive.writestr("data", text)
-        commits.commit(next(iter(layouts.find(look(outputs)))))
-    older, newer = (str(commit.name) for commit in made.log.state.commits)
+    place = SavedFolder(tmp_path, keep=9)
+    storage = place.storage
+    for text in (b"first", b"second"):
+        archive(place.root / "last.ckpt", text)
+        place.commit()
+    older, newer = (str(commit.name) for commit in place.checkpoints.log.state.commits)
     for args in (("show", storage.uri), ("diff", storage.uri, older, newer), ("list", storage.uri)):
         done = holdfast(*args)
         assert not re.search(r"(?i)step +0|^0 ", done.output, re.MULTILINE), done.output
@@ -409,9 +397,7 @@ def test_no_command_says_a_step_that_no_name_says(tmp_path: Path) -> None:
     assert "left behind: 1 checkpoint\n" in back
     assert f"the next attempt continues from the checkpoint {older}" in " ".join(back.split())
     assert "rolled back to a checkpoint without a step" in holdfast("list", storage.uri).output
-    second = Checkpoints(storage, identity(2), Keep(9))
-    second.start("Auto")
-    second.complete(0)
+    SavedFolder(tmp_path, keep=9, attempt=2).checkpoints.complete(0)
     listed = json.loads(holdfast("list", storage.uri, "-o", "json").output)
     assert (listed["complete"], listed["completeAtStep"]) == (True, None)
     assert {checkpoint["step"] for checkpoint in listed["checkpoints"]} == {None}

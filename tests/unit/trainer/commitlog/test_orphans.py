@@ -234,7 +234,7 @@ class Zombies(RuleBasedStateMachine):
         uses = tuple(records.Use(use, 1) for use in (fresh, one.kept.get(name)) if use is not None)
         added = records.Commit(self.state.seq + 1, self.count, one.number, AT, name, "00", 1, uses=uses)
         try:
-            rules.check_may_use(self.state, added, fresh)
+            rules.check_may_use(self.state, added, () if fresh is None else (fresh,))
         except CheckpointCorruptError:
             self.dropped(one, name)
             return

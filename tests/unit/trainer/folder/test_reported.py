@@ -6,13 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.support.trainer.folders import hugging_face, identity
+from tests.support.trainer.folders import SavedFolder, hugging_face, identity
 
-from holdfast_protocol.settings import Keep
-from holdfast_train.commitlog.checkpoints import Checkpoints
-from holdfast_train.folder.commit import FolderCommits
-from holdfast_train.folder.layouts import find
-from holdfast_train.folder.look import look
 from holdfast_train.folder.reported import Reported, row_of
 from holdfast_train.pod.launcher.progress.noted_progress import FILE, NotedProgress
 from holdfast_train.series.history import read_history
@@ -33,25 +28,22 @@ class Attempt:
     """One attempt: what its program reports, and what is committed of its folder."""
 
     def __init__(self, place: Path, number: int, resumed: int | None) -> None:
-        self.store = FolderStorage(place / "store")
-        self.root, verdicts = place / f"outputs-{number}", place / f"verdicts-{number}"
+        self.saved = SavedFolder(place, attempt=number)
+        self.store, verdicts = self.saved.storage, place / f"verdicts-{number}"
         verdicts.mkdir()
         self.note = NotedProgress(str(verdicts)).note
         self.reported = Reported(str(verdicts), RetryingStorage(self.store), identity(number))
         self.reported.resumed = resumed
-        self.checkpoints = Checkpoints(self.store, identity(number), Keep())
-        self.checkpoints.start("Auto")
-        self.commits = FolderCommits(self.checkpoints, self.store, self.root)
-        self.commits.reported = self.reported
+        self.saved.commits.reported = self.reported
 
     def train(self, *steps: int) -> None:
         for step in steps:
             self.note(status(step, loss=1 / step))
 
     def commit(self, step: int) -> tuple[str, ...]:
-        hugging_face(self.root, step)
-        self.commits.commit(find(look(self.root))[0])
-        return self.checkpoints.log.state.commits[-1].series
+        hugging_face(self.saved.root, step)
+        self.saved.commit()
+        return self.saved.checkpoints.log.state.commits[-1].series
 
 
 def test_two_attempts_have_one_history_that_tells_lost_from_kept(tmp_path: Path) -> None:
@@ -96,16 +88,29 @@ def test_a_program_that_begins_anew_has_lost_all(tmp_path: Path, resumed: int | 
         ({"train_loss": 2.5, "eval/acc %": 1}, {"loss": 2.5, "eval/acc__": 1.0}),
         ({"loss": "inf"}, {"loss": math.inf}),
         ({"loss": 0, "grad_norm": "inf"}, {"loss": math.inf, "grad_norm": math.inf}),
-        ({"loss": "much", "note": "text"}, None),
-        ({}, None),
+        ({"loss": "much", "note": "text"}, {}),
+        ({}, {}),
         ({f"m{n}": n for n in range(300)}, {f"m{n}": n for n in range(16)}),
     ],
     ids=["figures", "names", "inf", "norm", "texts", "step alone", "many"],
 )
-def test_the_values_of_a_row(metrics: dict[str, object], wanted: dict[str, float] | None) -> None:
+def test_the_values_of_a_row(metrics: dict[str, object], wanted: dict[str, float]) -> None:
     row = row_of(line(**metrics))
-    assert (row and row.values) == wanted
-    assert row is None or (row.step, row.at) == (3, 5.5)
+    assert row is not None
+    assert (row.values, row.step, row.at) == (wanted, 3, 5.5)
+
+
+def test_a_step_without_figures_is_told_and_makes_no_row(tmp_path: Path) -> None:
+    """Breaks if the step of a save is not known of a program that prints its steps alone, or if rows are empty."""
+    attempt = Attempt(tmp_path, 1, 0)
+    attempt.note(status(7))
+    attempt.reported.collect()
+    attempt.note(status(8))
+    assert attempt.reported.told == 7
+    assert attempt.commit(8) == ()
+    assert attempt.reported.told == 8
+    attempt.reported.end(20)
+    assert read_history(attempt.store).parts == []
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,13 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-from tests.support.trainer.folders import command, content, identity, pod
+from tests.support.trainer.folders import archive, command, content, hugging_face, identity, pod
 from tests.support.waiting import wait_for
 
 from holdfast_train.commitlog.log import CommitLog
@@ -21,14 +23,25 @@ class Pod:
     """One pod with a folder of its own."""
 
     def __init__(
-        self, place: Path, attempt: int, *, saves_on_signal: bool = False, last: int = 1000, **more: str
+        self,
+        place: Path,
+        attempt: int,
+        *,
+        saves_on_signal: bool = False,
+        last: int = 1000,
+        root: str = "",
+        program: str = "",
+        **more: Any,
     ) -> None:
-        self.root, self.log = place / f"outputs-{attempt}", place / f"log-{attempt}"
+        self.root, self.log = place / (root or f"outputs-{attempt}"), place / f"log-{attempt}"
         self.errors = place / f"stderr-{attempt}"
         env = pod(self.root, f"file://{place}/store/job", attempt, self.log, **more)
+        started = command(self.root, saves_on_signal=saves_on_signal, last=last)
+        if program:  # a Python program, with the folder as its argument
+            started[started.index("--") :] = ["--", sys.executable, "-c", program, str(self.root)]
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
-                command(self.root, saves_on_signal=saves_on_signal, last=last),
+                started,
                 env=env,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -53,6 +66,11 @@ class Pod:
     def said(self, text: str) -> bool:
         return text in self.errors.read_text()
 
+    def leave(self) -> None:
+        """Wait until all of the folder is committed, and end."""
+        self.process.send_signal(signal.SIGTERM)
+        self.end()
+
 
 def log(place: Path) -> CommitLog:
     found = CommitLog(FolderStorage(place / "store/job"), identity())
@@ -70,14 +88,16 @@ def place(tmp_path: Path) -> Path:
 def test_from_attempt_to_attempt(place: Path) -> None:
     first = Pod(place, 1)
     assert [first.line(), first.line()] == ["resumed 0", "step 10"]
-    wait_for(lambda: first.said("checkpoint-10 (step 10) is saved"), 30, "the first commit")
+    wait_for(lambda: first.said("checkpoint-10, of step 10: its files say it"), 30, "the first commit")
     first.go(10)
     assert first.line() == "step 20"
-    wait_for(lambda: first.said("checkpoint-20 (step 20) is saved"), 30, "the second commit")
+    wait_for(lambda: first.said("checkpoint-20, of step 20: its files say it"), 30, "the second commit")
     first.go(20)
     assert first.line() == "step 30"
     wait_for(
-        lambda: first.said("checkpoint-30 (step 30) is saved: 0.6 MiB uploaded, 1.9 MiB were there"), 30, "the third"
+        lambda: first.said("checkpoint-30, of step 30: its files say it; 0.6 MiB uploaded, 3.1 MiB were there"),
+        30,
+        "the third",
     )
     before = content(first.root / "checkpoint-30")
     first.process.send_signal(signal.SIGTERM)
@@ -138,7 +158,7 @@ def test_parts_of_a_checkpoint_are_refused(place: Path) -> None:
     _is_refused(place, resume=other, resume_only=("model",))
 
 
-def _is_refused(place: Path, **more: str) -> None:
+def _is_refused(place: Path, **more: Any) -> None:
     pod = Pod(place, 1, **more)
     verdict = pod.end()
     assert (verdict["outcome"], verdict["reason"], pod.process.returncode) == (
@@ -176,13 +196,13 @@ def _writer_of(pod: Pod) -> psutil.Process:
 def test_another_writer_takes_the_place_of_one_that_dies(place: Path) -> None:
     pod = Pod(place, 1, last=40)
     assert [pod.line(), pod.line()] == ["resumed 0", "step 10"]
-    wait_for(lambda: pod.said("checkpoint-10 (step 10) is saved"), 30, "the first commit")
+    wait_for(lambda: pod.said("checkpoint-10, of step 10: its files say it"), 30, "the first commit")
     _writer_of(pod).kill()
     wait_for(lambda: pod.said("another one takes its place"), 30, "the launcher to notice")
     pod.go(10)
     assert pod.line() == "step 20"
-    wait_for(lambda: pod.said("checkpoint-20 (step 20) is saved"), 30, "a commit of the second writer")
-    assert pod.errors.read_text().count("checkpoint-10 (step 10) is saved") == 1
+    wait_for(lambda: pod.said("checkpoint-20, of step 20: its files say it"), 30, "a commit of the second writer")
+    assert pod.errors.read_text().count("checkpoint-10, of step 10: its files say it") == 1
     _writer_of(pod).kill()
     pod.go(20)
     assert pod.line() == "step 30"
@@ -197,7 +217,7 @@ def test_another_writer_takes_the_place_of_one_that_dies(place: Path) -> None:
 def test_writers_that_die_again_and_again(place: Path) -> None:
     pod = Pod(place, 1, last=20)
     assert [pod.line(), pod.line()] == ["resumed 0", "step 10"]
-    wait_for(lambda: pod.said("checkpoint-10 (step 10) is saved"), 30, "the first commit")
+    wait_for(lambda: pod.said("checkpoint-10, of step 10: its files say it"), 30, "the first commit")
     _writer_of(pod).kill()
     pod.go(10)
     assert pod.line() == "step 20"
@@ -217,14 +237,124 @@ def test_writers_that_die_again_and_again(place: Path) -> None:
 def test_a_last_checkpoint_that_cannot_be_saved_fails_the_attempt(place: Path) -> None:
     pod = Pod(place, 1, last=20)
     assert [pod.line(), pod.line()] == ["resumed 0", "step 10"]
-    wait_for(lambda: pod.said("checkpoint-10 (step 10) is saved"), 30, "the first commit")
-    shutil.copytree(pod.root / "checkpoint-10", pod.root / "checkpoint-99")
-    (pod.root / "checkpoint-99/outside").symlink_to("/etc/hostname")
-    for path in (pod.root / "checkpoint-99").iterdir():
-        os.utime(path, (2**32, 2**32), follow_symlinks=False)  # newer than all others
+    wait_for(lambda: pod.said("checkpoint-10, of step 10: its files say it"), 30, "the first commit")
+    (place / "store").rename(place / "away")
+    (place / "store").touch()
     pod.go(10)
     assert pod.line() == "step 20"
     verdict = pod.end()
-    assert (verdict["outcome"], verdict["savedStep"]) == ("failed", 20)
-    assert "'checkpoint-99/outside' leads out of it" in str(verdict["message"])
+    assert (verdict["outcome"], verdict["reason"], verdict["savedStep"]) == ("failed", "StorageFailed", 10)
+    assert "the last checkpoint is not saved" in str(verdict["message"])
+    (place / "store").unlink()
+    (place / "away").rename(place / "store")
     assert log(place).state.complete is None
+
+
+SHOWS = """
+import os, pathlib, sys
+root = pathlib.Path(sys.argv[1])
+print(os.environ.get("HOLDFAST_NEWEST_CHECKPOINT", "none"), *sorted(path.name for path in root.iterdir()), flush=True)
+"""
+
+
+def _steps(place: Path, *steps: int, **more: Any) -> Pod:
+    """The first attempt, which has committed these steps and left."""
+    pod = Pod(place, 1, **more)
+    pod.line()
+    for step in steps:
+        assert pod.line() == f"step {step}"
+        wait_for(lambda step=step: pod.said(f"checkpoint-{step}, of step {step}: "), 30, "a commit")  # type: ignore[misc]
+        if step != steps[-1]:
+            pod.go(step)
+    pod.leave()
+    return pod
+
+
+# Breaks if a program on a volume that stays goes back to an older save than it has, or to one that a power cut tore.
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_volume_that_stays(place: Path, is_whole: bool) -> None:
+    first = _steps(place, 10, root="volume")
+    newer = hugging_face(first.root, 20)
+    archive(newer / "optimizer.pt", b"o" * 100_000)
+    if not is_whole:
+        os.truncate(newer / "optimizer.pt", 50_000)
+    second = Pod(place, 2, root="volume", program=SHOWS)
+    assert second.line().split()[0] == f"{first.root}/checkpoint-{20 if is_whole else 10}"
+    assert second.said("0.0 MiB were read")
+    assert second.said("is newer than the checkpoint") == is_whole
+    assert second.said("not whole, and left as it is: 'checkpoint-20/optimizer.pt'") != is_whole
+    assert second.end()["outcome"] == "completed"
+    assert (newer / "optimizer.pt").exists()
+
+
+# Breaks if weights that the user has put there are what the program resumes from.
+def test_a_pretrained_model_is_not_the_newest_save(place: Path) -> None:
+    archive(place / "volume/pretrained/model.pt")
+    first = Pod(place, 1, root="volume", program=SHOWS)
+    assert first.line() == "none .holdfast-folder.json pretrained"
+    verdict = first.end()
+    assert (verdict["outcome"], verdict["reason"]) == ("completed", "NothingSaved")
+
+
+# Breaks if old saves are downloaded that the job does not want.
+@pytest.mark.parametrize(("how", "names"), [("All", {10, 20}), ("Newest", {20})])
+def test_what_is_put_back(place: Path, how: str, names: set[int]) -> None:
+    _steps(place, 10, 20)
+    second = Pod(place, 2, program=SHOWS, folder_put_back=how)
+    newest, *there = second.line().split()
+    assert newest == f"{second.root}/checkpoint-20"
+    assert {name for name in there if name.startswith("checkpoint")} == {f"checkpoint-{step}" for step in names}
+    assert "go-10" in there  # what belongs to no save
+    second.end()
+    assert second.said("checkpoint.putBack is Newest") == (how == "Newest")
+
+
+TEXTS = """
+import pathlib, sys
+root = pathlib.Path(sys.argv[1])
+(root / "log").write_text("lines\\n")
+(root / "config.json").write_text("{}")
+"""
+
+
+# Breaks if a program of which only texts were saved is complete without a word.
+def test_texts_are_no_save(place: Path) -> None:
+    verdict = Pod(place, 1, program=TEXTS).end()
+    assert (verdict["outcome"], verdict["reason"]) == ("completed", "NothingSaved")
+    assert len(log(place).state.commits) == 1  # they are saved
+
+
+LEAVES_OUT = """
+import os, pathlib, sys, time
+root = pathlib.Path(sys.argv[1])
+for path in ("wandb/run", "wandb-2/run", "__pycache__/x", "hub/x"):
+    (root / path).parent.mkdir()
+    (root / path).write_text("x")
+(root / "link").symlink_to("/etc/hostname")
+os.mkfifo(root / "pipe")
+print("first", flush=True)
+while True:
+    time.sleep(0.02)
+"""
+
+
+# Breaks if it is never said what is not saved, or at each look.
+def test_what_stays_out_is_said_once(place: Path) -> None:
+    hub = str(place / "outputs-1/hub")
+    pod = Pod(place, 1, program=LEAVES_OUT, folder_exclude=("wandb", "*.tmp"), HF_HOME=hub)
+    assert pod.line() == "first"
+    wait_for(lambda: pod.said("the folder is saved"), 30, "the first commit")
+    pod.leave()
+    lines = [line for line in pod.errors.read_text().splitlines() if "not saved with" in line]
+    assert len(lines) == 1
+    for words in (
+        "'wandb' (checkpoint.exclude has 'wandb')",
+        "'__pycache__' (a cache, by its name)",
+        "'hub' (a cache, which HF_HOME names)",
+        "'pipe' (a socket, a pipe or a device)",
+        "'link' (a link out of the folder: what it leads to is not saved)",
+    ):
+        assert words in lines[0]
+    second = Pod(place, 2, program=SHOWS)
+    assert second.line() == "none .holdfast-folder.json link wandb-2"
+    second.end()

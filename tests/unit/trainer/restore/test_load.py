@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from tests.support.trainer import stores
-from tests.support.trainer.folders import hugging_face
+from tests.support.trainer.folders import SavedFolder, hugging_face
 from tests.support.trainer.stores import MemoryStorage, identity
 from torch import nn
 
@@ -15,9 +15,6 @@ import holdfast_train
 from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.errors import MisconfiguredStorageError, NoCheckpointError, StateError
-from holdfast_train.folder.commit import FolderCommits
-from holdfast_train.folder.layouts import find
-from holdfast_train.folder.look import look
 from holdfast_train.format.manifest import Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.format.tree import Shard, TensorEntry
@@ -290,10 +287,9 @@ def cut(storage: Any, manifest: Manifest, entry: TensorEntry, start: Any, shape:
 
 
 # Breaks if a program with a Run takes a prefix with checkpoints of checkpoint.folder for a broken one.
-def test_checkpoint_of_a_folder(tmp_path: Path, folder: FolderStorage) -> None:
-    made = Checkpoints(folder, identity(), Keep())
-    made.start("Auto")
-    hugging_face(tmp_path / "outputs", 5)
-    FolderCommits(made, folder, tmp_path / "outputs").commit(find(look(tmp_path / "outputs"))[0])
+def test_checkpoint_of_a_folder(tmp_path: Path) -> None:
+    place = SavedFolder(tmp_path)
+    hugging_face(place.root, 5)
+    place.commit()
     with pytest.raises(MisconfiguredStorageError, match="has the files of a program"):
-        holdfast_train.load(folder.uri)
+        holdfast_train.load(place.storage.uri)

@@ -316,7 +316,7 @@ def test_a_new_writer_uploads_frozen_parameters_again(training: Training, monkey
 def test_data_of_a_save_that_failed_is_not_used_again(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as broken:
 
-        def full(*_: Any) -> None:
+        def full(*_: Any, **__: Any) -> None:
             raise StorageFullError("no space")
 
         broken.setattr(Checkpoints, "publish", full)
@@ -336,6 +336,6 @@ def test_a_commit_does_not_use_data_that_may_be_deleted(training: Training) -> N
     training.check(3)
     state = records.LogState()
     commit = records.Commit(0, 2, 1, "2026-01-01T00:00:00+00:00", FRESH[2], "", 1, uses=(records.Use(shared, 1),))
-    check_may_use(state, commit, shared)
-    with pytest.raises(CheckpointCorruptError, match="no checkpoint in the log uses them"):
-        check_may_use(state, commit, FRESH[3])
+    check_may_use(state, commit, (shared,))
+    with pytest.raises(CheckpointCorruptError, match="no checkpoint in the log uses any more"):
+        check_may_use(state, commit, (FRESH[3],))

@@ -1,0 +1,75 @@
+"""The note in a folder: at which commit it is, and what was there before the job's first start."""
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast_train.folder.look import OWN, File
+
+NAME: Final = f"{OWN}folder.json"
+MOST_BYTES: Final = 4 << 20
+MOST_OLD: Final = 10_000  # files; of more, only the attempt that was there first knows which are old
+
+
+class Note:
+    """The note of the folder `root`, for the job whose checkpoints lie at `prefix`.
+
+    A folder is at a commit if everything that has changed in it since was written after that commit. While it is not
+    known whether the last commit took effect, it is at one of two.
+    """
+
+    def __init__(self, root: Path, prefix: str) -> None:
+        self._root = root
+        self._path = root / NAME
+        self._prefix = prefix
+        self._body: dict[str, Any] = {}
+
+    def read(self) -> None:
+        """Take what an earlier attempt has noted. OSError if it cannot be read. A torn note is none."""
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return
+        with os.fdopen(descriptor, "rb") as opened:
+            data = opened.read(MOST_BYTES)
+        try:
+            body = json.loads(data)
+            if body["prefix"] == self._prefix:
+                self._body = body
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return
+
+    def is_at(self, uri: str) -> bool:
+        """True if the folder is at the commit whose manifest is at `uri`."""
+        commits = self._body.get("commits")
+        return isinstance(commits, list) and uri in commits
+
+    @property
+    def old(self) -> Mapping[str, object] | None:
+        """The signatures of files that were there before the job's first start, None if nothing says it."""
+        found = self._body.get("old")
+        if not isinstance(found, dict):
+            return None
+        return {path: tuple(one) for path, one in found.items() if isinstance(one, list)}
+
+    def note_old(self, files: Mapping[str, File]) -> None:
+        """The job starts for the first time, and finds these files. OSError if the note cannot be written."""
+        if len(files) <= MOST_OLD:
+            self._body["old"] = {path: list(file.signature) for path, file in files.items()}
+        self.note_commits(())
+
+    def note_commits(self, uris: tuple[str, ...]) -> None:
+        """The folder is at one of these commits. OSError if the note cannot be written."""
+        self._body |= {"v": 1, "prefix": self._prefix, "commits": list(uris)}
+        new = self._root / f"{OWN}{uuid.uuid4().hex[:12]}.new"
+        try:
+            with new.open("xb") as opened:
+                opened.write(json.dumps(self._body).encode())
+                opened.flush()
+                os.fsync(opened.fileno())
+            new.replace(self._path)
+        finally:
+            new.unlink(missing_ok=True)
