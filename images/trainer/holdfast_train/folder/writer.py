@@ -399,8 +399,8 @@ class FolderWriter:
         self._progress.save_error = None
         if not (known.is_beside and self._committed_at):  # logs alone are no newer save
             self._committed_at = saved.committed_at
-        new, old = words.mib(saved.uploaded), words.mib(saved.reused)
-        say(f"the folder is saved: {words.commit(known)}; {new} uploaded, {old} were there, {saved.seconds:.1f} s")
+            new, old = words.mib(saved.uploaded), words.mib(saved.reused)
+            say(f"the folder is saved: {words.commit(known)}; {new} uploaded, {old} were there, {saved.seconds:.1f} s")
         if self._commits.unread:
             unread = dict.fromkeys(sorted(self._commits.unread), "it changed each time that it was read")
             self._failed(f"not saved as it is now: {words.paths(unread)}")
