@@ -22,7 +22,7 @@ PROGRAMS = REPOSITORY / "tests/support/trainer/strangers"
 ACCELERATE = ["accelerate", "launch", "--cpu", "--num_processes", "1", "--mixed_precision", "no"]
 SAVE_STEPS = 10
 STEPS = 90
-# Steps that a notice may cost: a file that is half written; 30 s until what has no mark counts as whole.
+# Steps that a notice may cost: a file that is half written; seconds until what has no known format counts as whole.
 COSTS = {"in_place": SAVE_STEPS, "stubborn": 5 * SAVE_STEPS}
 SECONDS = {"stubborn": 0.8}  # of a step
 
@@ -80,15 +80,15 @@ def take_nodes(cluster: Cluster, job: Job) -> None:
 
 
 # Breaks if a program's own checkpoints are not recognised, or not put back so that it finds them; if a notice costs a
-# checkpoint that was written; or if a step is shown that no name says.
+# checkpoint that was written; or if the step of a checkpoint is not that of its save.
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("program", "pattern", "lines", "says_step"),
+    ("program", "pattern", "lines"),
     [
-        pytest.param("in_place", None, "tqdm", False, id="tqdm-in-place"),
-        pytest.param("with_accelerate", None, "tqdm", True, id="accelerate-launch"),
-        pytest.param("with_lightning", None, "lightning", True, id="lightning-trainer"),
-        pytest.param("stubborn", "*/step?*", "loss={loss} at {step} of {total}", True, id="ignores-sigterm"),
+        pytest.param("in_place", None, "tqdm", id="tqdm-in-place"),
+        pytest.param("with_accelerate", None, "tqdm", id="accelerate-launch"),
+        pytest.param("with_lightning", None, "lightning", id="lightning-trainer"),
+        pytest.param("stubborn", "*/step?*", "loss={loss} at {step} of {total}", id="ignores-sigterm"),
     ],
 )  # fmt: skip
 def test_a_stranger_that_loses_nodes_ends_as_one_that_does_not(
@@ -100,7 +100,6 @@ def test_a_stranger_that_loses_nodes_ends_as_one_that_does_not(
     program: str,
     pattern: str | None,
     lines: str,
-    says_step: bool,
 ) -> None:
     notes, folder = tmp_path / "notes", "/outputs"
     checkpoint: dict[str, Any] = {"folder": folder, **({"pattern": pattern} if pattern else {})}
@@ -120,11 +119,8 @@ def test_a_stranger_that_loses_nodes_ends_as_one_that_does_not(
     assert max(1, noticed - COSTS.get(program, 0)) <= second <= noticed, starts(notes)
     assert 0 < third <= crashed, starts(notes)
     assert (last, done["progress"]["step"]) == (STEPS, STEPS)
-    assert ("step" in done["checkpoint"]) == says_step
-    assert not says_step or done["checkpoint"]["step"] == STEPS
-    assert says_step or "goodput" not in done["ledger"], "nobody knows what was done twice if no name says a step"
-    listed = holdfast(job, "checkpoints", "list", job.name)
-    assert ("complete at step" in listed) == says_step
+    assert STEPS - SAVE_STEPS <= done["checkpoint"]["step"] <= STEPS, "a bar is not told at each step"
+    assert "complete at step" in holdfast(job, "checkpoints", "list", job.name)
     kept = [step for _, step, is_lost in history(job, tmp_path / "history.csv") if not is_lost]
     assert kept == sorted(set(kept))
     assert kept[0] < SAVE_STEPS, "what was trained before the first checkpoint is not lost"

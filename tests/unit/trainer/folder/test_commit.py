@@ -369,7 +369,7 @@ def test_an_error_in_an_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     def fails(key: str) -> bool:
         kind = key.split("/", maxsplit=1)[0]
         return (kind, at) in {("manifests", "manifest"), ("log", "record")} or (
-            kind == "data" and (number := next(writes)) and (at, number) in {("data", 1), ("index", 3)}
+            kind == "data" and (at, next(writes)) in {("data", 1), ("index", 3)}
         )
 
     with monkeypatch.context() as patched:

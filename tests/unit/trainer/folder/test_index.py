@@ -147,7 +147,11 @@ def first(*files: list[Any], pointers: list[list[Any]] | None = None, **more: An
 def test_the_first_form_is_cut_as_its_writer_cut_it() -> None:
     """Breaks if a file of several parts, or one of many small ones, comes back with the bytes of another one."""
     small, most = (1 << 20) - 1, PART_BYTES // ((1 << 20) - 1)
-    files = [["large", PART_BYTES + 7, 0, 0, None], ["edge", 1 << 20, 0, 0, None], ["empty", 0, 0, 0, None]]
+    files: list[list[Any]] = [
+        ["large", PART_BYTES + 7, 0, 0, None],
+        ["edge", 1 << 20, 0, 0, None],
+        ["empty", 0, 0, 0, None],
+    ]
     files += [[f"s{number:03}", small, 0, 0, None] for number in range(most + 1)] + [["link", 0, 0, 0, "edge"]]
     sizes = [PART_BYTES, 7, 1 << 20, most * small, small]  # the small ones share a part, which comes when it is full
     known = decode(first(*files), [Part(f"data/{number}", size, 1, ()) for number, size in enumerate(sizes)])

@@ -31,6 +31,11 @@ def open_below(root: Path) -> list[str]:
     return [path for path in found if path.startswith(str(root))]
 
 
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 # Breaks if a file is open while the program may delete it: on NFS that leaves a trace, and a folder cannot go.
 def test_bytes_without_an_open_file(root: Path) -> None:
     files = look(root).files
@@ -76,7 +81,7 @@ def test_a_large_file_stays_readable(root: Path, go_on: Callable[[Path], object]
         ("small", lambda path: path.unlink()),
         ("small", lambda path: (path.unlink(), path.symlink_to("large"))),
         ("small", lambda path: (path.unlink(), path.mkdir())),
-        ("small", lambda path: (path.unlink(), os.mkfifo(path))),
+        ("small", pipe),
     ],
     ids=["time", "shorter", "longer", "another size", "deleted", "a link now", "a folder now", "a pipe now"],
 )
