@@ -65,9 +65,10 @@ class NewestSave:
         return "" if save is None else save.path
 
     def note_told(self, step: int, there: Mapping[str, File]) -> None:
-        """The program told `step`. What the files `there` had before its first step, no save wrote."""
+        """The program told `step`. What it wrote before its first step, of the files that were `there`, is no save."""
         if self.told is None and not self._has_begun:
-            self._old |= {path: file.signature for path, file in there.items() if path not in self._own}
+            written = (path for path in self._told_at if path in there and path not in self._own)
+            self._old |= {path: there[path].signature for path in written}
         self.told = step
 
     def note_changed(self, path: str) -> None:

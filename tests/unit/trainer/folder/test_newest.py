@@ -70,6 +70,7 @@ def test_what_was_written_before_the_first_step(tmp_path: Path) -> None:
     place = Seen(tmp_path)
     place.start()
     dated(archive(place.root / "hub/model.pt", b"from a hub"), 9)
+    place.newest.note_changed("hub/model.pt")
     place.newest.note_told(1, look(place.root).files)
     assert place.path == ""
     assert place.committed() == ""
@@ -77,6 +78,20 @@ def test_what_was_written_before_the_first_step(tmp_path: Path) -> None:
     place.newest.note_told(2, look(place.root).files)
     assert place.path == "last.pt"
     assert place.committed() == "last.pt"
+
+
+def test_a_save_on_the_volume_that_no_commit_has_is_the_trainings_own(tmp_path: Path) -> None:
+    """Breaks if the first step of a second attempt makes an old file of what the first one wrote last."""
+    first = Seen(tmp_path)
+    first.start()
+    dated(archive(first.root / "step_10.pt"), 5)
+    assert first.committed() == "step_10.pt"
+    dated(archive(first.root / "step_20.pt", b"more"), 9)
+    second = Seen(tmp_path, attempt=2)
+    second.resume()
+    second.newest.note_told(21, look(second.root).files)
+    assert second.path == "step_20.pt"
+    assert second.committed() == "step_20.pt"
 
 
 def test_what_was_put_back_is_the_trainings_own(tmp_path: Path) -> None:
