@@ -65,7 +65,7 @@ class NewestSave:
         return "" if save is None else save.path
 
     def note_told(self, step: int, there: Mapping[str, File]) -> None:
-        """The program told `step`. What it wrote before its first step, of the files that were `there`, is no save."""
+        """The program told `step`. What it had written of the files `there` before counts as old."""
         if self.told is None and not self._has_begun:
             written = (path for path in self._told_at if path in there and path not in self._own)
             self._old |= {path: there[path].signature for path in written}

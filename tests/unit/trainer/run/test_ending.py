@@ -364,9 +364,9 @@ def test_a_notice_shortens_a_save_that_training_waits_for(tmp_path: Path, monkey
     """Breaks if the wait keeps the deadline that it began with: the pod would be killed during the save."""
     go_on, original = threading.Event(), Checkpoints.publish
 
-    def publish(*args: Any) -> Any:
+    def publish(*args: Any, **more: Any) -> Any:
         assert go_on.wait(30)
-        return original(*args)
+        return original(*args, **more)
 
     monkeypatch.setattr(Checkpoints, "publish", publish)
     with Run(counter=Counter(), environment=environment(f"file://{tmp_path}/prefix")) as run:

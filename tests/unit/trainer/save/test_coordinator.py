@@ -44,7 +44,7 @@ def left() -> float:
     return math.inf
 
 
-def fails(*_: object) -> None:
+def fails(*_: object, **__: object) -> None:
     raise StorageFullError("no space")
 
 
@@ -65,8 +65,8 @@ def test_a_save_succeeds_although_an_earlier_one_fails_meanwhile(
     publish = Checkpoints.publish
     calls = iter([fails, publish])
 
-    def publish_later(*args: Any) -> Any:
-        return next(calls)(*args)
+    def publish_later(*args: Any, **more: Any) -> Any:
+        return next(calls)(*args, **more)
 
     monkeypatch.setattr(Checkpoints, "publish", publish_later)
     coordinator.begin(1, 0.0, math.inf)

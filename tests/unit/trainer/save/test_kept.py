@@ -156,7 +156,7 @@ def test_the_last_save_of_a_pod_is_not_blocked_by_a_try_that_hangs(
     training.begin_in_outage(1)
     hanging, go_on, get = threading.Event(), threading.Event(), Checkpoints.publish
 
-    def hang(*args: Any) -> Any:
+    def hang(*_: Any, **__: Any) -> Any:
         hanging.set()
         assert go_on.wait(30)
         raise StorageUnreachableError("no answer")

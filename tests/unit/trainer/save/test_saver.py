@@ -351,9 +351,9 @@ def test_a_pod_that_has_to_leave_does_not_wait_for_deletes(tmp_path: Path, monke
         shorten_deadline(storage, seconds)
         shortened.set()
 
-    def publish_late(*args: Any) -> Saved:
+    def publish_late(*args: Any, **more: Any) -> Saved:
         assert shortened.wait(30)
-        return publish(*args)
+        return publish(*args, **more)
 
     monkeypatch.setattr(RetryingStorage, "shorten_deadline", shorten_and_tell)
     before = set(threading.enumerate())
