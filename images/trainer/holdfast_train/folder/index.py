@@ -163,7 +163,7 @@ def _check_paths(known: Index) -> None:
     links = {path for path, saved in known.files.items() if saved.file.link is not None}
     for path in (*known.files, *known.texts, *known.empty):
         names = path.split("/")
-        if "\0" in path or any(name in ("", ".", "..") for name in names) or names[-1].startswith(OWN):
+        if "\0" in path or any(name in ("", ".", "..") or name.startswith(OWN) for name in names):
             raise CheckpointCorruptError(f"the index has the path {path!r}, which is outside the folder")
         above = ("/".join(names[:count]) for count in range(1, len(names)))
         if any(folder in links or folder in known.files for folder in above):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast_train.folder.look import OWN, File
+from holdfast_train.say import say
 
 NAME: Final = f"{OWN}folder.json"
 MOST_BYTES: Final = 4 << 20
@@ -26,6 +27,7 @@ class Note:
         self._path = root / NAME
         self._prefix = prefix
         self._body: dict[str, Any] = {}
+        self._has_complained = False
 
     def read(self) -> None:
         """Take what an earlier attempt has noted. OSError if it cannot be read. A torn note is none."""
@@ -56,14 +58,27 @@ class Note:
         return {path: tuple(one) for path, one in found.items() if isinstance(one, list)}
 
     def note_old(self, files: Mapping[str, File]) -> None:
-        """The job starts for the first time, and finds these files. OSError if the note cannot be written."""
+        """The job starts for the first time, and finds these files. OSError: as `note_commits`."""
         if len(files) <= MOST_OLD:
             self._body["old"] = {path: list(file.signature) for path, file in files.items()}
         self.note_commits(())
 
     def note_commits(self, uris: tuple[str, ...]) -> None:
-        """The folder is at one of these commits. OSError if the note cannot be written."""
+        """The folder is at one of these commits.
+
+        A full volume has no room for the note, and must still be committed: then there is no note, and a later attempt
+        takes the newest commit for newer than the folder. OSError if the old note cannot be deleted either.
+        """
         self._body |= {"v": 1, "prefix": self._prefix, "commits": list(uris)}
+        try:
+            self._write()
+        except OSError as error:
+            self._path.unlink(missing_ok=True)
+            if not self._has_complained:
+                say(f"{self._path} cannot be written ({error.strerror}): the next start uses the newest checkpoint")
+            self._has_complained = True
+
+    def _write(self) -> None:
         new = self._root / f"{OWN}{uuid.uuid4().hex[:12]}.new"
         try:
             with new.open("xb") as opened:

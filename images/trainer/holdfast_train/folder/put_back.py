@@ -21,7 +21,7 @@ from typing import Final
 from holdfast_train.errors import EnvironmentVariableError, StorageFullError
 from holdfast_train.folder import formats
 from holdfast_train.folder.index import CHUNK, Chunk, Index, Saved, check_hash, hash_of, read_part
-from holdfast_train.folder.look import OWN, File
+from holdfast_train.folder.look import OWN, File, look
 from holdfast_train.folder.snapshot import KEPT
 from holdfast_train.storage.base import Storage
 
@@ -189,9 +189,10 @@ class _Work:
         """Take out of `other` what stays as it is in the folder."""
         present = [path for path, is_there in other.items() if is_there]
         torn = {path: why for path in present if (why := self._why_torn(path)) is not None}
+        is_cut = bool(torn) or (is_at_commit and bool(present) and self._has_torn_beside())
         for path in present:
             place = self._root / path
-            if is_at_commit and not torn:
+            if is_at_commit and not is_cut:
                 del other[path]
                 self._result.newer.append(path)
             elif place.is_dir() and not place.is_symlink() and any(place.iterdir()):  # nobody knows what is in it
@@ -200,12 +201,16 @@ class _Work:
                 left = "another file was not whole" if is_at_commit else "it is not of the newest commit"
                 self._result.replaced[path] = torn.get(path, left)
 
+    def _has_torn_beside(self) -> bool:
+        """True if a file is torn that the commit does not have: what is newer, such as `latest`, may name it."""
+        return any(self._why_torn(path) for path in look(self._root).files if path not in self._known.files)
+
     def _why_torn(self, path: str) -> str | None:
-        place, saved = self._root / path, self._known.files[path]
+        place, saved = self._root / path, self._known.files.get(path)
         if self._blocked(path) is not None or place.is_symlink() or not place.is_file():
             return None
         size = place.stat().st_size
-        if size == 0 and saved.file.size > 0:
+        if size == 0 and saved is not None and saved.file.size > 0:
             return "it was empty"
         if formats.is_zeros(place, size):
             return "it had zeros in the place of its bytes"

@@ -101,10 +101,10 @@ class Place:
     "program",
     [
         "own_loop in-place",
-        "own_loop numbered",
         *(
             pytest.param(name, marks=pytest.mark.thorough)
             for name in (
+                "own_loop numbered",
                 "own_loop replaced",
                 "own_loop in-run-folder",
                 "own_loop pickled",

@@ -71,7 +71,21 @@ def test_the_index_of_a_stranger_is_read() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["../x", "/etc/passwd", "a/../../x", "a//x", "a/./x", "a/", "", ".", "..", "a\0b", ".holdfast-1", "a/.holdfast-1"],
+    [
+        "../x",
+        "/etc/passwd",
+        "a/../../x",
+        "a//x",
+        "a/./x",
+        "a/",
+        "",
+        ".",
+        "..",
+        "a\0b",
+        ".holdfast-1",
+        "a/.holdfast-1",
+        ".holdfast-1/a",
+    ],
 )
 def test_paths_out_of_the_folder(path: str) -> None:
     with pytest.raises(CheckpointCorruptError, match="outside"):

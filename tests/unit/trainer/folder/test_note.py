@@ -1,5 +1,6 @@
 """The note in a folder: what it says is true after a kill, and what is no note of this job says nothing."""
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,16 @@ from holdfast_train.folder.note import MOST_OLD, NAME, Note
 from holdfast_train.storage.base import join_uri
 
 PREFIX = "s3://runs/team/job"
+
+
+class FullVolume:
+    """The module `os`, for the note alone."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def fsync(self, _: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def read(root: Path, prefix: str = PREFIX) -> Note:
@@ -90,20 +101,18 @@ def test_something_else_in_its_place(tmp_path: Path, kind: str) -> None:
             read(tmp_path)
 
 
-# Breaks if a kill while the note is written leaves half of it, or a file that the next look finds.
+# Breaks if a folder on a full volume is not committed any more, or if a note stays that is not true.
 def test_a_note_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    note = Note(tmp_path, PREFIX)
+    place = SavedFolder(tmp_path / "job")
+    note = Note(place.root, PREFIX)
+    commits = FolderCommits(place.checkpoints, place.storage, place.root, place.newest, note=note)
+    archive(place.root / "last.pt")
     note.note_commits(("a",))
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="No space"):
-            note.note_commits(("b",))
-    assert read(tmp_path).is_at("a")
-    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+    monkeypatch.setattr("holdfast_train.folder.note.os", FullVolume())
+    note.note_commits(("b",))
+    assert not read(place.root).is_at("a")
+    assert commits.commit(look(place.root).files, lambda: look(place.root), frozenset()) is not None
+    assert [path.name for path in place.root.iterdir()] == ["last.pt"]
 
 
 # Breaks if a writer dies at a commit, and the folder is then taken for an older or a newer one than it is.

@@ -112,6 +112,18 @@ def test_newer_files_of_a_folder_at_the_commit_stay(place: SavedFolder) -> None:
     assert not done.files.keys() & {"last.pt", "latest", "run/model", "more"}
 
 
+# Breaks if a pointer stays that names a save of which a power cut has left only zeros.
+def test_what_is_newer_beside_a_torn_file_goes_back(place: SavedFolder) -> None:
+    (place.root / "next").mkdir()
+    (place.root / "next/model").write_bytes(bytes(MIB))
+    (place.root / "latest").unlink()
+    (place.root / "latest").symlink_to("next")
+    done = place.put_back(place.root, is_at_commit=True)
+    assert done.replaced == {"latest": "another file was not whole"}
+    assert os.fspath((place.root / "latest").readlink()) == "run/deep"
+    assert (place.root / "next/model").read_bytes() == bytes(MIB)
+
+
 @pytest.mark.parametrize(
     ("tear", "why"),
     [
