@@ -28,6 +28,7 @@ class Note:
         self._prefix = prefix
         self._body: dict[str, Any] = {}
         self._has_complained = False
+        self._is_waiting = False  # for the first file
 
     def read(self) -> None:
         """Take what an earlier attempt has noted. OSError if it cannot be read. A torn note is none."""
@@ -58,10 +59,20 @@ class Note:
         return {path: tuple(one) for path, one in found.items() if isinstance(one, list)}
 
     def note_old(self, files: Mapping[str, File]) -> None:
-        """The job starts for the first time, and finds these files. OSError: as `note_commits`."""
+        """The job starts for the first time, and finds these files. OSError: as `note_commits`.
+
+        A program may want to begin in an empty folder, so without files the note waits until there are some.
+        """
+        self._is_waiting = not files
         if len(files) <= MOST_OLD:
             self._body["old"] = {path: list(file.signature) for path, file in files.items()}
-        self.note_commits(())
+        if files:
+            self.note_commits(())
+
+    def see(self, files: Mapping[str, File]) -> None:
+        """These files are in the folder now. OSError: as `note_commits`."""
+        if self._is_waiting and files:
+            self.note_commits(())
 
     def note_commits(self, uris: tuple[str, ...]) -> None:
         """The folder is at one of these commits.
@@ -69,6 +80,7 @@ class Note:
         A full volume has no room for the note, and must still be committed: then there is no note, and a later attempt
         takes the newest commit for newer than the folder. OSError if the old note cannot be deleted either.
         """
+        self._is_waiting = False
         self._body |= {"v": 1, "prefix": self._prefix, "commits": list(uris)}
         try:
             self._write()

@@ -13,8 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -34,17 +33,17 @@ from holdfast_train.errors import (
     StorageUnreachableError,
 )
 from holdfast_train.folder import words
+from holdfast_train.folder.beginning import Beginning
 from holdfast_train.folder.commit import FolderCommits
-from holdfast_train.folder.index import MOST_BYTES, Index, read_index, read_small
-from holdfast_train.folder.look import LARGE, File, Look, Rules, TooMuchError, look
+from holdfast_train.folder.index import Index, read_index
+from holdfast_train.folder.look import Look, Rules, TooMuchError
+from holdfast_train.folder.looking import Looking
 from holdfast_train.folder.moment import Due, Moment
 from holdfast_train.folder.newest import NewestSave, is_in
 from holdfast_train.folder.note import Note
-from holdfast_train.folder.older import to_put_back
-from holdfast_train.folder.put_back import PutBack, make_folder, put_back, tidy
+from holdfast_train.folder.put_back import make_folder, tidy
 from holdfast_train.folder.reported import Reported
 from holdfast_train.folder.snapshot import ChangedError
-from holdfast_train.format.names import resolve
 from holdfast_train.pod.rank_verdict import write_rank_verdict
 from holdfast_train.pod.reporter import Reporter
 from holdfast_train.progress import Progress, Silence
@@ -53,10 +52,8 @@ from holdfast_train.save.schedule import one_line
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.rate_limit import RateLimit
-from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
+from holdfast_train.storage.retrying import PATIENCE_SECONDS
 
-LOOK_SECONDS: Final = 2.0  # between two looks,
-SHARE: Final = 20.0  # or so many times what a look takes
 RETRY_SECONDS: Final = 15.0  # after a commit that failed
 WAITING_SECONDS: Final = 60.0  # after which it is said why nothing is committed
 BURST_BYTES: Final = 8 << 20  # of the rate limit
@@ -80,23 +77,21 @@ class FolderWriter:
         self.deadline = math.inf
         self._storage = open_retrying(environment, settings.checkpoint_uri, self._on_silence)
         self._rate = RateLimit(environment.upload_rate, BURST_BYTES)
-        self._rules = Rules(root, settings.folder_exclude, os.environ)
+        self._looking = Looking(root, Rules(root, settings.folder_exclude, os.environ))
         self._newest_save = NewestSave(root, settings.folder_pattern)
         self._moment = Moment(root, self._newest_save.note_changed)
         # A job that was created again, and is not to go on with its checkpoints, does not know the folder.
         is_new = settings.resume != "Auto"
         self._note = Note(root, f"{self._storage.uri} {environment.identity.job_uid if is_new else ''}".rstrip())
-        self._is_first = False  # nothing was there, and nothing is there yet
         self._progress = Progress()
         self._progress.sender = FOLDER
         self._reported = Reported(environment.verdict_folder, self._storage, environment.identity)
         self._reporter: Reporter | None = None
         self._checkpoints: Checkpoints | None = None
         self._commits: FolderCommits | None = None
-        self._pause = LOOK_SECONDS
         self._retry_at = 0.0
         self._waiting_since: float | None = None
-        self._named: set[str] = set()  # paths that stay out, or are torn: each is said once
+        self._torn: set[str] = set()  # paths of which it was said that they are not whole
         self._saved: Saved | None = None  # by this attempt
         self._has_saved = False
         self._committed_at = ""  # when the newest save was committed
@@ -135,7 +130,21 @@ class FolderWriter:
         self._note.read()
         self._report()  # now: the storage may be silent
         checkpoints = self._start()
-        self._put_back(Candidates(self._environment, self._storage, checkpoints))
+        assert self._commits is not None
+        beginning = Beginning(
+            self._environment,
+            self._storage,
+            looking=self._looking,
+            commits=self._commits,
+            newest=self._newest_save,
+            moment=self._moment,
+            note=self._note,
+        )
+        found = beginning.begin(Candidates(self._environment, self._storage, checkpoints))
+        self.newest = str(self._root / found.newest) if found.newest else ""
+        self._reported.resumed = found.step
+        if found.uri:
+            self._progress.resumed_from = Resumed(found.step or 0, found.uri, found.note)  # 0: nothing says the step
         self._poke()
 
     def _take_over(self) -> None:
@@ -149,7 +158,7 @@ class FolderWriter:
         assert self._commits is not None
         self._commits.begin(known, {}, uri)
         self._newest_save.begin(known, {}, self._note.old or {}, has_begun=True)
-        self._moment.begin(self._seen().files, {})
+        self._moment.begin(self._looking.take().files, {})
         attempt = self._environment.identity.attempt
         mine = [commit.step for commit in checkpoints.log.state.commits if commit.attempt == attempt]
         self._has_saved = bool(mine)
@@ -189,97 +198,6 @@ class FolderWriter:
             self._reporter = Reporter(self._environment, self._progress, self._on_order)
             self._reporter.start()
 
-    def _put_back(self, candidates: Candidates) -> None:
-        assert self._commits is not None
-        while (found := candidates.newest()) is not None:
-            is_own = found.uri.startswith(f"{self._storage.uri}/")
-            storage = self._storage if is_own else open_retrying(self._environment, resolve(found.uri)[0])
-            began = time.monotonic()
-            try:
-                with storage.within(PATIENCE_SECONDS):
-                    known = read_index(storage, found)
-                    is_at = self._note.is_at(found.uri)
-                    wanted = self._wanted(storage, known)
-                    done = put_back(
-                        storage,
-                        known,
-                        self._root,
-                        is_at_commit=is_at,
-                        wanted=wanted,
-                        before_others=lambda: self._note.note_commits(()),
-                    )
-            except BROKEN as error:
-                candidates.report_broken(found, error)
-                continue
-            note = candidates.accept(found)
-            self._say_put_back(known, done, time.monotonic() - began)
-            self._commits.begin(known if is_own else None, done.files, found.uri)
-            self._newest_save.begin(known, done.files, self._note.old or {})
-            seen = self._seen()
-            self._moment.begin(seen.files, done.files if is_own else {})
-            self._note.note_commits((found.uri,))
-            self._resume_at(seen, known, found.uri, note, None if is_at else done.files)
-            return
-        seen = self._seen()
-        self._is_first = self._note.old is None and not seen.files  # a program may want to begin in an empty folder
-        if self._note.old is None and seen.files:
-            self._note.note_old(seen.files)
-        old = self._note.old
-        if old is None:
-            old = {path: file.signature for path, file in seen.files.items()}
-        self._newest_save.begin(None, {}, old)
-        self._moment.begin(seen.files, {p: f for p, f in seen.files.items() if old.get(p) == f.signature})
-        say(f"no checkpoint to put back into {self._root}; the program starts with what is there")
-        self._resume_at(seen, None, "", "", None)
-
-    def _wanted(self, storage: RetryingStorage, known: Index) -> Collection[str] | None:
-        """The paths to put back; None for all."""
-        if self._environment.settings.folder_put_back == "All" or not known.newest:
-            return None
-
-        def text_of(path: str) -> str | None:
-            if known.files[path].file.size > LARGE:
-                return None
-            return read_small(storage, known, path).decode("utf-8", "replace")
-
-        return to_put_back([saved.file for saved in known.files.values()], self._newest_save.save_at(known), text_of)
-
-    def _say_put_back(self, known: Index, done: PutBack, seconds: float) -> None:
-        say(
-            f"the folder {self._root} is as it was: {words.commit(known)}; {words.mib(done.read)} were read in "
-            f"{seconds:.1f} s, {words.mib(done.there)} were there"
-        )
-        if left := len(known.files) - len(done.files) - len(done.newer):
-            say(f"{left} files of older saves are not put back: checkpoint.putBack is Newest")
-        if done.replaced:
-            say(f"files of the checkpoint are in the place of others: {words.paths(done.replaced)}")
-        if done.newer:
-            say(f"newer than the checkpoint, and left: {words.paths(dict.fromkeys(done.newer, 'it has other bytes'))}")
-
-    def _resume_at(self, seen: Look, known: Index | None, uri: str, note: str, only: Mapping[str, File] | None) -> None:
-        """Say from what the program resumes. `only`: the checkpoint's files, unless the others are newer than it."""
-        torn = self._moment.torn(seen.files)
-        path = other = self._newest_save.path_in(seen.files, torn)
-        if only is not None:
-            path = self._newest_save.path_in(only, torn)
-        if other != path:
-            say(
-                f"{other} in {self._root} is not of the checkpoint, and not after it: a program that looks for its "
-                f"newest save by itself may resume from it; delete it if that is wrong, such as after a rollback"
-            )
-        if torn:
-            say(f"not whole, and left as it is: {words.paths(torn)}")
-        if path:
-            self.newest = str(self._root / path)
-        if known is not None and path in (known.newest, ""):
-            self._reported.resumed = known.step
-            self._progress.resumed_from = Resumed(known.step or 0, uri, note)  # 0: nothing says the step
-        elif path:
-            step = self._newest_save.step_at(path, seen.files)
-            say(f"{path} in {self._root} is newer than the checkpoint: the program may resume from it")
-            self._reported.resumed = step
-            self._progress.resumed_from = Resumed(step or 0, f"file://{self._root}", note)
-
     # Beside the program.
 
     def run(self) -> int:
@@ -287,7 +205,7 @@ class FolderWriter:
         self._progress.state = "training"
         while True:
             try:
-                command = self.inbox.get(timeout=self._pause)
+                command = self.inbox.get(timeout=self._looking.pause)
             except queue.Empty:
                 self._look()
                 continue
@@ -301,22 +219,6 @@ class FolderWriter:
         if time.monotonic() > self.deadline:
             raise StorageUnreachableError("the time to save before the pod ends is over")
 
-    def _seen(self) -> Look:
-        """What is in the folder. What stays out is said once."""
-        started = time.monotonic()
-        seen = look(self._root, self._rules, before=self._moment.files)
-        self._pause = max(LOOK_SECONDS, SHARE * (time.monotonic() - started))
-        if (size := sum(file.size for file in seen.files.values())) > MOST_BYTES:
-            raise TooMuchError(
-                f"{self._root} has {words.mib(size)}, more than {words.mib(MOST_BYTES)}, most of them in "
-                f"{words.largest(seen.files)}"
-            )
-        outside = dict.fromkeys(sorted(seen.outside), "a link out of the folder: what it leads to is not saved")
-        if new := {path: why for path, why in {**seen.out, **outside}.items() if path not in self._named}:
-            say(f"not saved with {self._root}: {words.paths(new)}")
-            self._named |= new.keys()
-        return seen
-
     def _look(self) -> None:
         """Commit the folder, if something in it is new and it is the moment."""
         if (seen := self._take_look()) is None:
@@ -329,16 +231,14 @@ class FolderWriter:
     def _take_look(self) -> Look | None:
         self._reported.collect()
         try:
-            seen = self._seen()
+            seen = self._looking.take()
         except (OSError, TooMuchError) as error:
             self._failed(f"checkpoint.folder: nothing is saved: {error}; see checkpoint.exclude; looking again")
             return None
         if self._reported.told is not None and self._reported.told != self._newest_save.told:
             self._newest_save.note_told(self._reported.told, self._moment.files)  # of the look before the first step
         self._moment.see(seen.files)
-        if self._is_first and seen.files:
-            self._note.note_old({})
-            self._is_first = False
+        self._note.see(seen.files)
         return seen
 
     def _say_why_not(self) -> None:
@@ -353,18 +253,13 @@ class FolderWriter:
     def _try(self, due: Due, seen: Look) -> bool:
         """Commit. False if a later look has to try again."""
         assert self._commits is not None
-        if new := {path: why for path, why in due.torn.items() if path not in self._named}:
+        if new := {path: why for path, why in due.torn.items() if path not in self._torn}:
             say(f"not whole, and saved as it is: {words.paths(new)}")
-            self._named |= new.keys()
+            self._torn |= new.keys()
         if left_out := seen.files.keys() - due.files.keys():
             say(f"left out: {words.paths(dict.fromkeys(sorted(left_out), 'its save is not whole'))}")
-
-        def again() -> Look:
-            there = look(self._root, self._rules, before=seen.files)
-            kept = {path: file for path, file in there.files.items() if path not in left_out}
-            return replace(there, files=kept)
-
         try:
+            again = partial(self._looking.again, left_out)
             saved = self._commits.commit(due.files, again, due.moving, is_storm=due.is_storm)
         except (FencedError, AlreadyCompleteError):
             raise
