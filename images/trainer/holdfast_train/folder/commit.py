@@ -1,13 +1,11 @@
 """Commit a folder as it is at one moment. Only chunks that the newest commit does not have are uploaded."""
 
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.commitlog.log import now
@@ -18,24 +16,15 @@ from holdfast_train.folder.newest import NewestSave
 from holdfast_train.folder.note import Note
 from holdfast_train.folder.reported import Reported
 from holdfast_train.folder.snapshot import READ, ChangedError, Snapshot, is_same
+from holdfast_train.folder.uploads import Place, Uploads
 from holdfast_train.format.manifest import OF_FOLDER, Manifest, Part
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import Storage, join_uri
 from holdfast_train.storage.checksums import CHUNK_BYTES, chunk_sums
 from holdfast_train.storage.rate_limit import RateLimit
 
-OBJECT_BYTES: Final = 32 << 20
-THREADS: Final = 2  # objects that are uploaded at once, beside the one that is being filled
 OWN_NAMES: Final = 256  # files of one commit whose data can be deleted by itself; all others share a name
 TRIES: Final = 5  # to read a file that changes all the time
-
-
-class _Place(NamedTuple):
-    """Where the bytes of a chunk lie: in the object `key`, from `start` on."""
-
-    key: str
-    start: int
-    size: int
 
 
 class FolderCommits:
@@ -93,7 +82,7 @@ class FolderCommits:
         """
         begun = time.monotonic()
         attempt = self._checkpoints.identity.attempt
-        uploads = _Uploads(self._storage, self._rate, self._check, attempt, self._newest.told or 0)
+        uploads = Uploads(self._storage, self._rate, self._check, attempt, self._newest.told or 0)
         self._checkpoints.prepare()
         self._newest.learn(files.values())
         if self.reported is not None:
@@ -106,24 +95,7 @@ class FolderCommits:
                 return None
             name = CheckpointName.new(known.step or 0, attempt)
             made.append(name)
-            data = index.encode(known)
-            sums = chunk_sums(data)
-            self._storage.write(name.part_key(0, 0), memoryview(data), sums=sums, rate=self._rate)
-            first = Part(name.part_key(0, 0), len(data), CHUNK_BYTES, sums)
-            written = Manifest(
-                name=name,
-                step=known.step or 0,
-                attempt=attempt,
-                job_uid=self._checkpoints.identity.job_uid,
-                at=now(),
-                versions={},
-                program={OF_FOLDER: known.newest},
-                metrics=self._newest.metrics(known),
-                parts=(first, *known.parts),
-                tensors=(),
-                state=None,
-                ranks=(),
-            )
+            written = self._write(known, name)
             segments = () if self.reported is None else self.reported.written()
             uri = join_uri(self._storage.uri, name.manifest_key)
             if self._note is not None:
@@ -143,12 +115,32 @@ class FolderCommits:
         self._checkpoints.sweep()
         return saved
 
+    def _write(self, known: Index, name: CheckpointName) -> Manifest:
+        """Upload the index of the commit `name`. Its manifest."""
+        data = index.encode(known)
+        sums = chunk_sums(data)
+        self._storage.write(name.part_key(0, 0), memoryview(data), sums=sums, rate=self._rate)
+        return Manifest(
+            name=name,
+            step=known.step or 0,
+            attempt=name.attempt,
+            job_uid=self._checkpoints.identity.job_uid,
+            at=now(),
+            versions={},
+            program={OF_FOLDER: known.newest},
+            metrics=self._newest.metrics(known),
+            parts=(Part(name.part_key(0, 0), len(data), CHUNK_BYTES, sums), *known.parts),
+            tensors=(),
+            state=None,
+            ranks=(),
+        )
+
     def _read(
         self,
         files: Mapping[str, File],
         again: Callable[[], Look],
         moving: frozenset[str],
-        uploads: "_Uploads",
+        uploads: Uploads,
         *,
         is_storm: bool,
     ) -> Index | None:
@@ -194,8 +186,8 @@ class FolderCommits:
     def _take_moving(
         self,
         file: File,
-        places: dict[str, _Place],
-        uploads: "_Uploads",
+        places: dict[str, Place],
+        uploads: Uploads,
         found: dict[str, File],
         hashes: dict[str, tuple[str, ...]],
     ) -> None:
@@ -213,14 +205,14 @@ class FolderCommits:
             del found[file.path]
             return
         for chunk in (self.before.chunks[number] for number in before.chunks):
-            places.setdefault(chunk.sha256, _Place(self.before.parts[chunk.part].key, chunk.start, chunk.size))
+            places.setdefault(chunk.sha256, Place(self.before.parts[chunk.part].key, chunk.start, chunk.size))
         found[file.path], hashes[file.path] = before.file, content
 
-    def _is_known(self, file: File, places: Mapping[str, _Place]) -> bool:
+    def _is_known(self, file: File, places: Mapping[str, Place]) -> bool:
         signature, hashes = self._content.get(file.path, (None, ()))
         return signature == file.signature and all(sha256 in places for sha256 in hashes)
 
-    def _kept_places(self) -> dict[str, _Place]:
+    def _kept_places(self) -> dict[str, Place]:
         """Where the chunks of the newest commit lie, without names of whose data less than half is still in use.
 
         A checkpoint keeps all data under the names that it uses. Without this limit one small file would keep a whole
@@ -238,13 +230,13 @@ class FolderCommits:
             name = CheckpointName.of_key(parts[chunk.part].key)
             used[name] = used.get(name, 0) + chunk.size
         return {
-            chunk.sha256: _Place(parts[chunk.part].key, chunk.start, chunk.size)
+            chunk.sha256: Place(parts[chunk.part].key, chunk.start, chunk.size)
             for chunk in self.before.chunks
             if chunk.sha256 and 2 * used[name := CheckpointName.of_key(parts[chunk.part].key)] >= whole[name]
         }
 
     def _read_moving(
-        self, file: File, places: dict[str, _Place], uploads: "_Uploads"
+        self, file: File, places: dict[str, Place], uploads: Uploads
     ) -> tuple[File, tuple[str, ...]] | None:
         """Read a file that changes all the time: all of it, or of one that only grows all lines that are whole.
 
@@ -282,8 +274,8 @@ class FolderCommits:
         self,
         files: Mapping[str, File],
         content: Mapping[str, tuple[str, ...]],
-        places: Mapping[str, _Place],
-        uploads: "_Uploads",
+        places: Mapping[str, Place],
+        uploads: Uploads,
         *,
         is_beside: bool,
     ) -> Index:
@@ -315,89 +307,3 @@ def _is_content(
         path in but or (before.files[path].file.link == file.link and before.content(path) == content[path])
         for path, file in files.items()
     )
-
-
-class _Uploads:
-    """The data that one commit uploads: chunks one after the other in objects of OBJECT_BYTES at most.
-
-    Each file of `own` has a name of its own, so that its data can be deleted by itself. `names`: all of them.
-    """
-
-    def __init__(
-        self, storage: Storage, rate: RateLimit | None, check: Callable[[], None], attempt: int, step: int
-    ) -> None:
-        self._storage = storage
-        self._rate = rate
-        self._check = check
-        self._attempt = attempt
-        self._step = step
-        self.own: frozenset[str] = frozenset()
-        self.names: tuple[CheckpointName, ...] = ()
-        self.parts: list[Part] = []
-        self._open: dict[str, tuple[CheckpointName, int, bytearray]] = {}  # by file; "" for all that share a name
-        self._pool = ThreadPoolExecutor(THREADS, "holdfast-put")
-        self._room = threading.BoundedSemaphore(THREADS)
-        self._pending: list[Future[Part]] = []
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        try:
-            if kind is None:
-                for path in tuple(self._open):
-                    self._close(path)
-                self.parts = [one.result() for one in self._pending]
-        finally:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-
-    def put(self, path: str, data: bytes | bytearray, places: dict[str, _Place]) -> str:
-        """Upload a chunk of the file at `path`, if it is in none of `places` yet. Its hash."""
-        sha256 = index.hash_of(data)
-        if sha256 in places:
-            return sha256
-        group = path if path in self.own else ""
-        if group:
-            for other in [one for one in self._open if one not in ("", group)]:
-                self._close(other)  # the file before this one is complete
-        if group in self._open and len(self._open[group][2]) + len(data) > OBJECT_BYTES:
-            self._flush(group)
-        if group not in self._open:
-            self._open[group] = self._fresh(), 0, bytearray()
-        name, count, filled = self._open[group]
-        places[sha256] = _Place(name.part_key(0, count), len(filled), len(data))
-        filled += data
-        return sha256
-
-    def _fresh(self) -> CheckpointName:
-        name = CheckpointName.new(self._step, self._attempt)
-        self.names = (*self.names, name)
-        return name
-
-    def _flush(self, group: str) -> None:
-        name, count, filled = self._open[group]
-        self._open[group] = name, count + 1, bytearray()
-        if filled:
-            self._write(name.part_key(0, count), filled)
-
-    def _close(self, group: str) -> None:
-        self._flush(group)
-        del self._open[group]
-
-    def _write(self, key: str, data: bytearray) -> None:
-        for one in self._pending:
-            if one.done():
-                one.result()  # the first error ends the commit
-        self._check()
-        self._room.acquire()
-
-        def write() -> Part:
-            try:
-                sums = chunk_sums(data)
-                with memoryview(data) as view:
-                    self._storage.write(key, view, sums=sums, rate=self._rate)
-                return Part(key, len(data), CHUNK_BYTES, sums)
-            finally:
-                self._room.release()
-
-        self._pending.append(self._pool.submit(write))

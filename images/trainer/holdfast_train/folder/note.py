@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast_train.folder.look import OWN, File
+from holdfast_train.folder.snapshot import READ
 from holdfast_train.say import say
 
 NAME: Final = f"{OWN}folder.json"
@@ -33,7 +34,7 @@ class Note:
     def read(self) -> None:
         """Take what an earlier attempt has noted. OSError if it cannot be read. A torn note is none."""
         try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            descriptor = os.open(self._path, READ)
         except FileNotFoundError:
             return
         with os.fdopen(descriptor, "rb") as opened:
