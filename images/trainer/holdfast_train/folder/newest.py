@@ -36,7 +36,9 @@ class NewestSave:
         self._own: dict[str, object] = {}  # what a commit of this job has put back
         self._before: Index | None = None  # the newest commit
         self._has_begun = False  # the program, so what is there may be of it
-        self._told_at: dict[str, int | None] = {}  # by path: the step that was told last when the file changed
+        # By path: the step that was told last when the file changed, and the one before that.
+        self._told_at: dict[str, tuple[int | None, int | None]] = {}
+        self._told_before: int | None = None
         self.told: int | None = None
         """The step that the program told last."""
 
@@ -69,11 +71,11 @@ class NewestSave:
         if self.told is None and not self._has_begun:
             written = (path for path in self._told_at if path in there and path not in self._own)
             self._old |= {path: there[path].signature for path in written}
-        self.told = step
+        self._told_before, self.told = self.told, step
 
     def note_changed(self, path: str) -> None:
         """The file at `path` has changed just now."""
-        self._told_at[path] = self.told
+        self._told_at[path] = self.told, self._told_before
 
     def is_old(self, file: File, content: tuple[str, ...]) -> bool:
         """True if no save of this training wrote `file`."""
@@ -156,9 +158,11 @@ class NewestSave:
         for file in save.files:
             if file.link is None and (step := self._step_in(file)) is not None:
                 return step, OF_FORMAT
-        told = max((step for file in save.files if (step := self._told_at.get(file.path)) is not None), default=None)
+        at = [self._told_at[file.path] for file in save.files if file.path in self._told_at]
+        told = max((step for step, _ in at if step is not None), default=None)
+        earliest = min((step or 0 for _, step in at), default=0)
         named = save.step_in_name
-        if named is not None and (self.told is None or named <= self.told):
+        if named is not None and (self.told is None or earliest <= named <= self.told):
             return named, OF_NAME
         return told, "" if told is None else OF_PROGRAM
 

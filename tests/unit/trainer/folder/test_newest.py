@@ -155,6 +155,7 @@ def test_the_jobs_pattern(tmp_path: Path, pattern: str | None, newest: str) -> N
         ("model_step_20.pt", None, None, (20, OF_NAME)),
         ("model_step_20.pt", None, 30, (20, OF_NAME)),
         ("model_step_90.pt", None, 30, (30, OF_PROGRAM)),  # the program has not been there
+        ("lr_step_5.pt", None, 30, (30, OF_PROGRAM)),  # and there it was before
         ("checkpoint-20/model.pt", 25, None, (25, OF_FORMAT)),
         ("checkpoint-20/model.pt", 25, 30, (25, OF_FORMAT)),
         ("step-20/model.pt", None, None, (20, OF_NAME)),
@@ -167,7 +168,7 @@ def test_the_step(tmp_path: Path, path: str, state: int | None, told: int | None
     place = Seen(tmp_path)
     place.start()
     if told is not None:
-        place.newest.note_told(1, {})
+        place.newest.note_told(10, {})
         place.newest.note_told(told, {})
     archive(place.root / path)
     if state is not None:
