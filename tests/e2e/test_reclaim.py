@@ -7,6 +7,7 @@ import pytest
 from tests.support.cluster.local_cluster import delete
 from tests.support.cluster.training_jobs import Pool, restarts, slow_at_first, stub, submit
 from tests.support.operator.operator_process import OperatorProcess
+from tests.support.waiting import wait_for
 
 from holdfast_local.cluster import Cluster
 
@@ -114,6 +115,22 @@ def test_silent_node_under_a_program_without_the_library_waits_for_the_old_pod(
     assert job.pod(2) is None
     delete(cluster, f"node/{node}")
     job.wait("the replacement", lambda s: s["attempt"] >= 2 and s["phase"] == "Running")
+
+
+def test_silent_node_under_a_program_whose_folder_is_saved_is_left_at_once(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
+) -> None:
+    """Breaks if a dead node waits for a person, although the program can write nothing but a folder of its pod."""
+    script = "cat /outputs/said; echo attempt $HOLDFAST_ATTEMPT >> /outputs/said; while sleep 0.1; do :; done"
+    trainer = {"volumes": [{"name": "outputs", "mountPath": "/outputs", "emptyDir": {}}]}
+    tiers = [pool.tier("spot"), pool.tier("cpu")]
+    job = submit(cluster, namespace, tiers, ["sh", "-c", script], trainer=trainer, checkpoint={"folder": "/outputs"})
+    node = job.wait("a checkpoint", lambda s: s.get("checkpoint", {}).get("committedAt"), 60)["node"]
+    cluster.crash(node)
+    status = job.wait("the replacement", lambda s: s["attempt"] >= 2 and s["phase"] == "Running", 60)
+    assert (status["history"][0]["kind"], status["history"][0]["reason"]) == ("Interruption", "NodeSilent")
+    assert status["node"] != node
+    wait_for(lambda: "attempt 1" in job.logs(status["attempt"]), 30, "the folder to be put back")
 
 
 @pytest.mark.thorough

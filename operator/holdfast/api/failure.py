@@ -153,6 +153,12 @@ class Failure(Model):
     slow_ranks: SlowRanks = SlowRanks()
     """What is done about a rank that works at least a third longer in each step than the others, which wait for it: see
     docs/how-to/bad-nodes.md."""
+    silent_node: Literal["Auto", "Wait", "Replace"] = "Auto"
+    """When the next attempt starts if the program of the last one may still run: on a node that died or is cut off, or
+    in a pod that its kubelet does not end. Auto: at once, if its commits stop at the fence of the checkpoints and it
+    reaches nothing else that counts: a program with a Run, or with checkpoint.folder and no persistentVolumeClaim in
+    trainer.volumes that can be written. Otherwise when the old pod is confirmed gone. Wait: always then. Replace:
+    always at once; until the old program ends, both write to what they share."""
     max_fruitless: Annotated[int, Field(strict=True, ge=1, le=1000)] = 20
     """After this many attempts in a row that were interrupted or failed without progress, the job ends as Failed. With
     Holdfast's checkpoints, progress is a newer checkpoint: steps after it are trained again. A program that only

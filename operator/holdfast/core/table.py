@@ -75,9 +75,9 @@ TABLE: tuple[Row, ...] = (
     # A silent node
     row("deleted by force", ON_NODE, SILENT, silent_node.was_deleted_by_force, end.record_forced_deletion,
         then="interruption; next attempt"),
-    row("node silent", ON_NODE, SILENT, silent_node.is_lost_behind_fence, end.record_node_silent,
+    row("node silent", ON_NODE, SILENT, silent_node.is_lost, end.record_node_silent,
         then="interruption; next attempt elsewhere"),
-    row("node silent, no fence", ON_NODE, SILENT, silent_node.is_lost_without_fence, drain.drain_unfenced_silent,
+    row("node silent, wait", ON_NODE, SILENT, silent_node.is_lost_but_may_do_harm, drain.drain_silent,
         then="Draining until the pod is confirmed gone"),
     # What the user set
     job_row("out of time", ANY, suspend.past_active_deadline, suspend.fail_active_deadline, then="Failed"),

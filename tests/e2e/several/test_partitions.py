@@ -1,4 +1,4 @@
-"""A node of a training on several nodes is cut off while its processes live, and comes back: real torchrun and gloo."""
+"""A node is cut off while its processes live, and comes back: real torchrun and gloo, and a program as it is."""
 
 import re
 from collections.abc import Iterator
@@ -10,10 +10,11 @@ from tests.e2e.conftest import PATIENCE
 from tests.support.cluster.gangs import STEPS, TOTAL, train
 from tests.support.cluster.isolated import needs_isolation
 from tests.support.cluster.local_cluster import fresh_namespace, running_cluster
-from tests.support.cluster.training_jobs import GPU, kinds, processes_of, restarts, storage_log
+from tests.support.cluster.training_jobs import GPU, kinds, processes_of, restarts, storage_log, submit
 from tests.support.free_ports import free_port
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.operator.service import service
+from tests.support.trainer.stores import REPOSITORY
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
@@ -184,3 +185,38 @@ def test_a_member_that_was_cut_off_and_comes_back_is_refused_everything(
         rank = pod[-1]
         assert f"rank {rank} of 2 begins attempt {attempt} at " in job.printed(pod)
         assert f"rank {rank} ended at {STEPS}, total {TOTAL} " in job.printed(pod)
+
+
+@pytest.mark.thorough
+def test_a_program_as_it_is_that_was_cut_off_and_comes_back_is_refused_and_ended(
+    isolated: Cluster, namespace: str, operators: tuple[OperatorProcess, OperatorProcess], tmp_path: Path
+) -> None:
+    """Breaks if the job waits for a person, or if what the old program saves takes effect after it is back."""
+    command = ["python", str(REPOSITORY / "tests/support/trainer/plain.py"), "/outputs", "400", "0.3"]
+    trainer = {
+        "volumes": [{"name": "outputs", "mountPath": "/outputs", "emptyDir": {}}],
+        "env": [{"name": "NOTES", "value": str(tmp_path / "notes")}],
+    }
+    job = submit(isolated, namespace, [SPOT], command, trainer=trainer, checkpoint={"folder": "/outputs"})
+    job.wait_checkpoint(10, 120)
+    node, uid = job.status()["node"], job.pods()[0]["metadata"]["uid"]
+
+    isolated.partition(node)
+    status = job.wait("a checkpoint of the next attempt", lambda s: _saved_by(isolated, namespace) == {1, 2}, 120)
+    assert status["attempt"] == 2
+    assert processes_of(uid), "the processes of the node that was cut off live"
+    assert status["history"][0]["reason"] == "NodeSilent"
+    resumed = int((tmp_path / "notes").read_text(encoding="utf-8").split("start ")[2].split()[0])
+    assert resumed >= 10
+
+    isolated.heal(node)
+    wait_for(lambda: not processes_of(uid), 60, "the processes of the old attempt to end")
+    wait_for(lambda: uid not in {pod["metadata"]["uid"] for pod in job.pods()}, 60, "its pod to be removed")
+    records = kinds(storage_log(isolated, f"{namespace}/job"))
+    assert {attempt for _, attempt in records[records.index(("fence", 2)) :]} == {2}
+    assert job.status()["attempt"] == 2, "the training that stood trained on"
+    job.delete()
+
+
+def _saved_by(cluster: Cluster, namespace: str) -> set[int]:
+    return {attempt for kind, attempt in kinds(storage_log(cluster, f"{namespace}/job")) if kind == "commit"}

@@ -53,6 +53,7 @@ EDITS: dict[str, list[tuple[Any, bool]]] = {
     "failure.spike": [({}, True), ({"steps": 12}, True)],
     "failure.stallTimeout": [("20m", True), ("Off", True), ("Auto", False)],
     "failure.slowRanks": [({"action": "Ignore"}, True), ({"window": "7m"}, True), ({"action": "Replace"}, False)],
+    "failure.silentNode": [("Wait", False), ("Replace", False)],
     "failure.maxFruitless": [(5, False)],
 }
 OF_FOLDERS = ("checkpoint.pattern", "checkpoint.exclude", "checkpoint.putBack")

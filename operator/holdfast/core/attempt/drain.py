@@ -7,12 +7,12 @@ from typing import NamedTuple
 from holdfast.api.attempt import Attempt, AttemptState, Drain, EndKind, EndReason
 from holdfast.api.profile import ProfileTier
 from holdfast.core.attempt import end as ends
+from holdfast.core.attempt.fence import NO_FENCE, why_wait
 from holdfast.core.attempt.pause import PauseReason, pause_message, pause_reason
 from holdfast.core.attempt.placement import tier_to_start
 from holdfast.core.attempt.survivors import survivors
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.draft import Draft
-from holdfast.core.made_from import fence_hash
 from holdfast.core.observe.members import is_member
 from holdfast.core.observe.notices import Notice
 from holdfast.core.observe.pods import PodView
@@ -66,13 +66,12 @@ def other_program_words(attempt: Attempt, fields: tuple[str, ...]) -> str:
     return f"attempt {attempt.number} does not run what {' and '.join(f'spec.{name}' for name in fields)} says"
 
 
-def drain_unfenced_silent(turn: Turn, lost: Turn) -> None:
-    """Delete a pod on a silent node, which nothing can fence, and wait until it is confirmed gone."""
+def drain_silent(turn: Turn, lost: Turn) -> None:
+    """Delete a pod on a silent node that may do harm, and wait until it is confirmed gone."""
     draft, before, node = turn.draft, turn.attempt.drain, lost.pod.node if lost.pod else None
     text = (
-        f"node {node} is silent, and nothing shows that the program uses Holdfast's checkpoints, so its "
-        "replacement waits until the old pod is confirmed gone (delete the Node, taint it "
-        "node.kubernetes.io/out-of-service, or it comes back)"
+        f"node {node} is silent, and {why_wait(draft, turn.attempt) or NO_FENCE}, so its replacement waits until the "
+        "old pod is confirmed gone (delete the Node, taint it node.kubernetes.io/out-of-service, or it comes back)"
     )
     kind = before.kind if before else EndKind.INTERRUPTION
     turn.drain(EndReason.NODE_SILENT, text, turn.now, kind, deleted_at=turn.now)
@@ -235,19 +234,9 @@ def delete_again(draft: Draft, pod: PodView) -> None:
         draft.delete_pod(pod, max(ceil((drain.kill_at - draft.now).total_seconds()), 1))
 
 
-def is_harmless(draft: Draft, attempt: Attempt) -> bool:
-    """True if the attempt's pod can do no harm once the next attempt has raised the storage fence.
-
-    Its program holds the fence, or it has not come that far and is known to take it. Neither counts if the job has got
-    another program since: that program may never raise the fence.
-    """
-    holds = attempt.fenced and fence_hash(attempt.made_from) == fence_hash(draft.made_from)
-    return holds or draft.is_program_fenced
-
-
 def outlived_grace(turn: Turn) -> bool:
-    """True if the deleted pod is still there long after its grace, and a fence protects the checkpoints."""
-    since = outlived_grace_since(turn) if is_harmless(turn.draft, turn.attempt) else None
+    """True if the deleted pod is still there long after its grace, and the job goes on without its end."""
+    since = outlived_grace_since(turn) if why_wait(turn.draft, turn.attempt) is None else None
     return since is not None and turn.draft.is_due(since)
 
 

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.api.attempt import EndReason
-from holdfast.core.attempt.drain import is_harmless
+from holdfast.core.attempt.fence import saves_folder, why_wait
 from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.nodes import TOGETHER
 from holdfast.core.observe.situation import Sight
@@ -20,24 +20,24 @@ def was_deleted_by_force(turn: Turn) -> Turn | None:
     return next(forced, None)
 
 
-def is_lost_behind_fence(turn: Turn) -> Turn | None:
-    """Its turn if its node alone is silent, or has been for very long, no report arrives, and a fence protects."""
-    if not is_harmless(turn.draft, turn.attempt):
+def is_lost(turn: Turn) -> Turn | None:
+    """Its turn if its node alone is silent, or has been for very long, no report arrives, and the job need not wait."""
+    if why_wait(turn.draft, turn.attempt) is not None:
         return None
     return next((one for one in _silent(turn) if _lost_touch(one, harmless=True)), None)
 
 
-def is_lost_without_fence(turn: Turn) -> Turn | None:
-    """Its turn if its node alone is silent, for longer, no report arrives, and nothing fences the program."""
+def is_lost_but_may_do_harm(turn: Turn) -> Turn | None:
+    """Its turn if its node alone is silent, for longer, no report arrives, and the job has to wait."""
     drain = turn.attempt.drain
-    if is_harmless(turn.draft, turn.attempt) or (drain is not None and drain.reason == EndReason.NODE_SILENT):
+    if why_wait(turn.draft, turn.attempt) is None or (drain is not None and drain.reason == EndReason.NODE_SILENT):
         return None
     return next((one for one in _silent(turn) if _lost_touch(one, harmless=False)), None)
 
 
 def lost_ranks(turn: Turn) -> frozenset[int]:
-    """The ranks on silent nodes that count as lost; their pods have to be confirmed gone where no fence protects."""
-    harmless = is_harmless(turn.draft, turn.attempt)
+    """The ranks on silent nodes that count as lost; their pods have to be confirmed gone if the job has to wait."""
+    harmless = why_wait(turn.draft, turn.attempt) is None
     return frozenset(one.pod.rank for one in _silent(turn) if one.pod and _lost_touch(one, harmless=harmless))
 
 
@@ -63,7 +63,7 @@ def _lost_touch(turn: Turn, *, harmless: bool) -> bool:
     # The trainer may have reported to an earlier operator, or its reports were lost while this one was cut off.
     times = (
         _heard_at(turn),
-        draft.snapshot.listening_since if turn.attempt.fenced or turn.attempt.nodes > 1 else None,
+        draft.snapshot.listening_since if _is_heard(turn) else None,
     )
     if heard := max((at for at in times if at), default=None):
         at = max(at, heard + config.silent_timeout)
@@ -76,6 +76,11 @@ def _lost_touch(turn: Turn, *, harmless: bool) -> bool:
             return False
         at = max(at, max(since, heard or since) + config.outage_timeout)
     return draft.is_due(at)
+
+
+def _is_heard(turn: Turn) -> bool:
+    """True if a process of Holdfast in the pod reports while the attempt lives."""
+    return turn.attempt.fenced or turn.attempt.nodes > 1 or saves_folder(turn.draft, turn.attempt)
 
 
 def _heard_at(turn: Turn) -> datetime | None:

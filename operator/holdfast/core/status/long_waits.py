@@ -1,13 +1,14 @@
 """Why a job waits for something that may never come of its own: a silent node, a pod that does not end.
 
-Without the storage fence, the next attempt must not start while the program of this one may still run. Such a wait has
-no limit, so its reason says what people can do.
+If the program of this attempt could do harm, the next one must not start while it may still run. Such a wait has no
+limit, so its reason says what people can do.
 """
 
 from holdfast.api.attempt import AttemptState, EndReason
 from holdfast.api.scalars import format_duration
 from holdfast.core.attempt.all_or_none import waiting_for
-from holdfast.core.attempt.drain import is_harmless, outlived_grace_since
+from holdfast.core.attempt.drain import outlived_grace_since
+from holdfast.core.attempt.fence import NO_FENCE, why_wait
 from holdfast.core.draft import Draft
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Sight, Situation
@@ -29,8 +30,8 @@ def explain_long_wait(draft: Draft, s: Situation) -> None:
         return
     if pod := stuck_pod(draft, s):
         text = (
-            f"pod {pod.name} did not end within its grace, and nothing shows that the program uses Holdfast's "
-            f"checkpoints, so its replacement waits until the pod has ended: see what the kubelet of node "
+            f"pod {pod.name} did not end within its grace, and {why_wait(draft, current) or NO_FENCE}, "
+            f"so its replacement waits until the pod has ended: see what the kubelet of node "
             f"{s.node.name} says about it; if nothing runs there, delete the pod by force"
         )
         draft.explain("Wait", text)
@@ -40,7 +41,7 @@ def explain_long_wait(draft: Draft, s: Situation) -> None:
         if current.drain is not None and current.drain.reason == EndReason.NODE_SILENT:
             return  # the order has the same explanation
         limit = format_duration(draft.snapshot.config.outage_timeout)
-        until = f"its pod is kept for {limit}" if is_harmless(draft, current) else f"its pod is kept; {CONFIRM}"
+        until = f"its pod is kept for {limit}" if why_wait(draft, current) is None else f"its pod is kept; {CONFIRM}"
         draft.explain(KEEP_POD, f"node {s.node.name} fell silent together with half of all nodes or more: {until}")
     elif s.sight is Sight.SILENT and s.members and s.pod and current.state is not AttemptState.DRAINING:
         text = f"node {s.node.name} (rank {s.pod.rank}) is silent; its pod is replaced if its launcher is silent too"
@@ -64,7 +65,7 @@ def stuck_pod(draft: Draft, s: Situation) -> PodView | None:
     current, turn = draft.status.current, take_turn(draft)
     if current is None or turn is None or s.sight not in (Sight.PLACED, Sight.RUNNING):
         return None
-    if current.state is not AttemptState.DRAINING or is_harmless(draft, current):
+    if current.state is not AttemptState.DRAINING or why_wait(draft, current) is None:
         return None
     return s.pod if _outlived(turn) else None
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from holdfast.api.attempt import Attempt, Departure, EndKind, EndReason
 from holdfast.core.attempt import drain, end, meeting
 from holdfast.core.attempt.delays import backoff
+from holdfast.core.attempt.fence import is_harmless
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.draft import Draft, Role
 from holdfast.core.observe.members import inherited
@@ -24,8 +25,10 @@ def may_overlap(draft: Draft) -> bool:
     want to pay for two nodes.
     """
     snapshot, current = draft.snapshot, draft.status.current
-    if current is None or not drain.is_harmless(draft, current) or snapshot.config.progress_url is None:
+    if current is None or not is_harmless(draft, current) or snapshot.config.progress_url is None:
         return False
+    if current.drain is not None and current.drain.reason == EndReason.NODE_SILENT:
+        return False  # the old pod's end is waited for, perhaps for days: no node is paid for until then
     return bool(snapshot.job.spec.capacity.max_overlap) and pause_reason(draft) is None
 
 
