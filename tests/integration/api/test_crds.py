@@ -72,7 +72,7 @@ def test_good_manifests_are_accepted_and_filled_in(server: Server, namespace: st
     assert spec["checkpoint"]["storage"]["s3"]["region"] == "us-east-1"
     limits = {"maxFailures": 3, "maxFruitless": 20, "window": "1d"}
     actions = {"nonFinite": "Rollback", "slowRanks": {"action": "Tell", "window": "5m"}, "stallTimeout": "Auto"}
-    assert spec["failure"] == {**limits, **actions}
+    assert spec["failure"] == {**limits, **actions, "silentNode": "Auto"}
     assert spec["capacity"]["policy"] == "Ordered"
     assert spec["suspend"] is False
 
