@@ -21,6 +21,7 @@ from holdfast_local.cluster import Cluster
 pytestmark = [pytest.mark.training, pytest.mark.timeout(900)]
 PROGRAM = str(REPOSITORY / "tests/support/trainer/frameworks/in_pod.py")
 EPOCHS = 12
+SECONDS = 1.0  # of a step: a successor needs half a minute on a busy machine, and steps must be left after it
 STEPS = {1: 11 * EPOCHS, 2: 6 * EPOCHS}  # by number of nodes, each with one rank
 
 
@@ -92,7 +93,7 @@ def test_a_framework_that_loses_nodes_has_the_losses_of_one_that_does_not(
     """Breaks if a notice costs a step, or if anything that a framework needs is not restored in a new pod."""
     tier = pool.tier("spot", acquireTimeout="60s", nodeSelector={"test/pool": pool.name})
     job = submit(
-        cluster, namespace, [tier], ["torchrun", *program(library, tmp_path / "job", 0.15, flags)],
+        cluster, namespace, [tier], ["torchrun", *program(library, tmp_path / "job", SECONDS, flags)],
         trainer={"nodes": nodes, "acceleratorsPerNode": 1}, goal={"steps": STEPS[nodes]},
         checkpoint={"every": "10 steps"},
     )  # fmt: skip

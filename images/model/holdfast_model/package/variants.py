@@ -195,8 +195,7 @@ def _onnx_int8(source: Source, file: Path) -> str:
         data = source.calibration()
         q.quantize_static(
             origin, file, calibration_reader(data), per_channel=True, op_types_to_quantize=list(STATIC_OPERATORS),
-            activation_type=q.QuantType.QInt8, weight_type=q.QuantType.QInt8,
-            reduce_range=True,
+            activation_type=q.QuantType.QInt8, weight_type=q.QuantType.QInt8, reduce_range=True,
         )  # fmt: skip
     return f"static, calibrated with {len(data)} inputs"
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from holdfast.api.attempt import Attempt, AttemptState, Drain, EndKind, EndReason
 from holdfast.api.profile import ProfileTier
 from holdfast.core.attempt import end as ends
-from holdfast.core.attempt.fence import NO_FENCE, why_wait
+from holdfast.core.attempt.fence import why_wait
 from holdfast.core.attempt.pause import PauseReason, pause_message, pause_reason
 from holdfast.core.attempt.placement import tier_to_start
 from holdfast.core.attempt.survivors import survivors
@@ -70,7 +70,7 @@ def drain_silent(turn: Turn, lost: Turn) -> None:
     """Delete a pod on a silent node that may do harm, and wait until it is confirmed gone."""
     draft, before, node = turn.draft, turn.attempt.drain, lost.pod.node if lost.pod else None
     text = (
-        f"node {node} is silent, and {why_wait(draft, turn.attempt) or NO_FENCE}, so its replacement waits until the "
+        f"node {node} is silent, and {why_wait(draft, turn.attempt)}, so its replacement waits until the "
         "old pod is confirmed gone (delete the Node, taint it node.kubernetes.io/out-of-service, or it comes back)"
     )
     kind = before.kind if before else EndKind.INTERRUPTION

@@ -4,13 +4,14 @@ It may still run on a silent node, or where a kubelet does not end its pod. Once
 fence, the log of checkpoints takes no commit of it.
 """
 
+from typing import Final
+
 from holdfast.api.attempt import Attempt
 from holdfast.api.job import TrainingJobSpec
 from holdfast.core.draft import Draft
 from holdfast.core.made_from import fence_hash
 
-NO_FENCE = "nothing shows that the program uses Holdfast's checkpoints"
-NAMED = 3  # volumes, at most, in a message
+NAMED: Final = 3  # volumes, at most, in a message
 
 
 def is_harmless(draft: Draft, attempt: Attempt) -> bool:
@@ -25,15 +26,6 @@ def is_harmless(draft: Draft, attempt: Attempt) -> bool:
 def saves_folder(draft: Draft, attempt: Attempt) -> bool:
     """True if a process of Holdfast commits the attempt's folder: it takes the fence before the program starts."""
     return draft.snapshot.job.spec.checkpoint.folder is not None and _runs_the_spec(draft, attempt)
-
-
-def shared_volumes(spec: TrainingJobSpec) -> tuple[str, ...]:
-    """The names of the volumes that two pods of the job can write to at once, as the spec mounts them."""
-    return tuple(
-        volume.name
-        for volume in spec.trainer.volumes
-        if (claim := volume.persistent_volume_claim) and not (volume.read_only or claim.read_only)
-    )
 
 
 def why_wait(draft: Draft, attempt: Attempt) -> str | None:
@@ -55,12 +47,18 @@ def why_wait(draft: Draft, attempt: Attempt) -> str | None:
         case "Wait":
             return "failure.silentNode is Wait"
         case "Auto" if saves_folder(draft, attempt):
-            return _why_shared(shared_volumes(spec))
+            return _why_shared(spec)
         case "Auto":
-            return None if is_harmless(draft, attempt) else NO_FENCE
+            return None if is_harmless(draft, attempt) else "nothing shows that the program uses Holdfast's checkpoints"
 
 
-def _why_shared(volumes: tuple[str, ...]) -> str | None:
+def _why_shared(spec: TrainingJobSpec) -> str | None:
+    """Names the volumes that two pods of the job can write to at once; None if it has none."""
+    volumes = [
+        volume.name
+        for volume in spec.trainer.volumes
+        if (claim := volume.persistent_volume_claim) and not (volume.read_only or claim.read_only)
+    ]
     if not volumes:
         return None
     named = ", ".join(volumes[:NAMED]) + (f" and {len(volumes) - NAMED} more" if len(volumes) > NAMED else "")

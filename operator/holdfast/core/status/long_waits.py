@@ -8,7 +8,7 @@ from holdfast.api.attempt import AttemptState, EndReason
 from holdfast.api.scalars import format_duration
 from holdfast.core.attempt.all_or_none import waiting_for
 from holdfast.core.attempt.drain import outlived_grace_since
-from holdfast.core.attempt.fence import NO_FENCE, why_wait
+from holdfast.core.attempt.fence import why_wait
 from holdfast.core.draft import Draft
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.situation import Sight, Situation
@@ -30,9 +30,9 @@ def explain_long_wait(draft: Draft, s: Situation) -> None:
         return
     if pod := stuck_pod(draft, s):
         text = (
-            f"pod {pod.name} did not end within its grace, and {why_wait(draft, current) or NO_FENCE}, "
-            f"so its replacement waits until the pod has ended: see what the kubelet of node "
-            f"{s.node.name} says about it; if nothing runs there, delete the pod by force"
+            f"pod {pod.name} did not end within its grace, and {why_wait(draft, current)}, so its replacement waits "
+            f"until the pod has ended: see what the kubelet of node {s.node.name} says about it; if nothing runs "
+            "there, delete the pod by force"
         )
         draft.explain("Wait", text)
         if said != draft.status.decision:
