@@ -1,10 +1,11 @@
 """`make torture`: kill trainers and writers at random points, and see that no commit is ever lost.
 
-    python -m tests.torture --trials 1000 [--seed 1] [--storage folder|s3|both] [--job 3]
+    python -m tests.torture --trials 1000 [--seed 1] [--storage folder|s3|both] [--job 3] [--folders 300]
 
-Trials come in jobs of 25, each on a prefix of its own. The last line has the figures. If something that must be true is
-not, it ends with 1, says how to repeat that job, and keeps a copy of the job's folder.
-tests/integration/trainer/test_torture.py runs some trials.
+Trials come in jobs of 25, each on a prefix of its own. After them come kills of trainings with checkpoint.folder on
+several nodes. The last lines have the figures. If something that must be true is not, it ends with 1, says how to
+repeat that job, and keeps a copy of the job's folder. tests/integration/trainer/test_torture.py runs some trials, and
+test_torture_folders.py some of the other kills.
 """
 
 import argparse
@@ -22,6 +23,8 @@ from tests.support.guard import temporary_folder
 from tests.support.http.s3_server import S3Server
 from tests.torture.campaign import Tally, plans, run_job
 from tests.torture.chain import BrokenError
+from tests.torture.folders import Tally as FoldersTally
+from tests.torture.folders import run_folders
 from tests.torture.places import in_bucket, in_folder
 from tests.torture.server import ForkServer
 
@@ -37,6 +40,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--job", type=int, metavar="N", help="only this job of 25 trials, to repeat it")
     parser.add_argument("--storage", choices=["folder", "s3", "both"], default="both", help="both take turns")
+    parser.add_argument(
+        "--folders",
+        type=int,
+        default=300,
+        metavar="N",
+        help="how many kills with checkpoint.folder; 300, or 0 with --job",
+    )
     return parser.parse_args(arguments)
 
 
@@ -88,6 +98,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return 1
             shutil.rmtree(home)
     print(f"{tally.line()} ({monotonic() - begun:.0f} s, seed {wanted.seed})")
+    return 0 if wanted.job is not None else folders(wanted.folders, wanted.seed)
+
+
+def folders(kills: int, seed: int) -> int:
+    """Kill writers and programs of folders on several nodes. 0 if everything held, 1 if not."""
+    begun, tally = monotonic(), FoldersTally()
+    with temporary_folder("holdfast-torture-") as folder:
+        try:
+            run_folders(folder, kills, seed, tally)
+        except (BrokenError, TimeoutError, AssertionError) as error:
+            kept = shutil.copytree(folder, tempfile.mkdtemp(prefix="holdfast-broken-"), dirs_exist_ok=True)
+            again = f"--trials 0 --folders {kills} --seed {seed}"
+            print(
+                f"broken: {error}\na copy of its files: {kept}\nrepeat it: make torture ARGS='{again}'", file=sys.stderr
+            )
+            return 1
+    print(f"{tally.line()} ({monotonic() - begun:.0f} s, seed {seed})")
     return 0
 
 

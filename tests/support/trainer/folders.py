@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from tests.support.trainer.stores import LAUNCHER
 from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
 from holdfast_train.environment import Identity
+from holdfast_train.folder.capture import Capture
 from holdfast_train.folder.commit import FolderCommits
 from holdfast_train.folder.index import Index, read_index
-from holdfast_train.folder.look import OWN, Look, look
+from holdfast_train.folder.look import OWN, File, Look, look
 from holdfast_train.folder.newest import NewestSave
 from holdfast_train.folder.put_back import PutBack, put_back
 from holdfast_train.storage.folder import FolderStorage
@@ -81,7 +82,8 @@ class SavedFolder:
         self.checkpoints = Checkpoints(self.storage, identity(attempt), Keep(last=keep))
         self.checkpoints.start("Auto")
         self.newest = NewestSave(self.root, pattern)
-        self.commits = FolderCommits(self.checkpoints, self.storage, self.root, self.newest)
+        self.capture = Capture(self.storage, self.root, self.newest, attempt)
+        self.commits = FolderCommits(self.checkpoints, self.storage)
 
     def commit(
         self,
@@ -101,7 +103,23 @@ class SavedFolder:
             after()
             return seen
 
-        return self.commits.commit(look(self.root).files, again, moving)
+        return self.commit_files(look(self.root).files, again, moving)
+
+    def commit_files(
+        self, files: Mapping[str, File], again: Callable[[], Look], moving: frozenset[str], *, is_storm: bool = False
+    ) -> Saved | None:
+        """Commit `files`: see `Capture.freeze`."""
+        self.commits.prepare()
+        try:
+            self.capture.freeze(files, again, moving, is_storm=is_storm)
+            made = self.commits.commit([self.capture.take()])
+        except BaseException:
+            self.commits.give_up(self.capture.give_up())
+            raise
+        if made is None:
+            return None
+        self.capture.note_committed(made.known)
+        return made.saved
 
     @property
     def index(self) -> Index:

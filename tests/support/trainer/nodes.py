@@ -26,6 +26,7 @@ class Node(Pod):
         endpoint: Endpoint,
         rank: int,
         command: list[str],
+        /,
         *,
         nodes: int = 2,
         uri: str | None = None,

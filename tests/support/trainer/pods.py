@@ -15,7 +15,7 @@ from tests.support.waiting import wait_for
 class Pod:
     """One training pod: its process, its output, its verdict."""
 
-    def __init__(self, folder: Path, command: list[str], **env: Any) -> None:
+    def __init__(self, folder: Path, command: list[str], /, **env: Any) -> None:
         self.folder = folder / uuid.uuid4().hex
         self.folder.mkdir()
         self._log = self.folder / "termination-log"

@@ -1,23 +1,21 @@
 """Before the program starts: the newest good commit is put back, and it is said from what the program may resume."""
 
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
 from holdfast_train.commitlog.quarantine import BROKEN
 from holdfast_train.environment import Environment
+from holdfast_train.errors import EnvironmentVariableError
 from holdfast_train.folder import words
-from holdfast_train.folder.commit import FolderCommits
 from holdfast_train.folder.index import Index, read_index, read_small
 from holdfast_train.folder.look import LARGE, File
-from holdfast_train.folder.looking import Looking
-from holdfast_train.folder.moment import Moment
-from holdfast_train.folder.newest import NewestSave
-from holdfast_train.folder.note import Note
+from holdfast_train.folder.node import NodeFolder
 from holdfast_train.folder.older import to_put_back
-from holdfast_train.folder.put_back import PutBack, put_back
+from holdfast_train.folder.put_back import PutBack, put_back, set_aside
 from holdfast_train.format.names import resolve
-from holdfast_train.restore.candidates import Candidates
+from holdfast_train.restore.source import CheckpointSource
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
 from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
@@ -28,49 +26,65 @@ class Resumption:
     """From what the program may resume: `newest`, the path of a save below the folder, empty if none is known.
 
     `step`: of it, None if nothing says it. `uri`: of the checkpoint, or of the folder if the save there is newer; empty
-    if there is nothing. `note`: what was passed over, for people.
+    if there is nothing. `note`: what was passed over, for people. `commit`: the address of the checkpoint that was put
+    back, and `known` what it has.
     """
 
     newest: str = ""
     step: int | None = 0
     uri: str = ""
     note: str = ""
+    commit: str = ""
+    known: Index | None = None
+
+
+def alone(_uri: str, own: Callable[[], PutBack]) -> PutBack:
+    """Put back on this node only."""
+    return own()
 
 
 class Beginning:
-    """Fills the folder, and tells all that watch it what is there: `commits`, `newest`, `moment` and `note`."""
+    """Fills the folder of one node, and tells all that watch it what is there.
+
+    `together` puts the checkpoint at an address back on the other nodes, and meanwhile on this one; an empty address
+    means that there is none. `nodes`: those that have folders of their own. If there are several, nothing may stay here
+    that a program wrote after the checkpoint: it is set aside.
+    """
 
     def __init__(
         self,
         environment: Environment,
         storage: RetryingStorage,
+        folder: NodeFolder,
         *,
-        looking: Looking,
-        commits: FolderCommits,
-        newest: NewestSave,
-        moment: Moment,
-        note: Note,
+        together: Callable[[str, Callable[[], PutBack]], PutBack] = alone,
+        nodes: Collection[int] = (0,),
     ) -> None:
         self._environment = environment
         self._storage = storage
-        self._looking = looking
-        self._root = looking.root
-        self._commits = commits
-        self._newest = newest
-        self._moment = moment
-        self._note = note
+        self._folder = folder
+        self._looking = folder.looking
+        self._root = folder.root
+        self._newest = folder.newest
+        self._moment = folder.moment
+        self._note = folder.note
+        self._together = together
+        self._nodes = nodes
+        self._is_exact = len(nodes) > 1
 
-    def begin(self, candidates: Candidates) -> Resumption:
+    def begin(self, candidates: CheckpointSource) -> Resumption:
         """Put back the first of `candidates` that is whole. StorageErrors, EnvironmentVariableError, OSError."""
+        first = self._looking.take().files if self._is_exact and self._note.is_new else {}
         while (found := candidates.newest()) is not None:
             is_own = found.uri.startswith(f"{self._storage.uri}/")
             storage = self._storage if is_own else open_retrying(self._environment, resolve(found.uri)[0])
-            is_at = self._note.is_at(found.uri)
+            is_at = self._note.is_at(found.uri) and not self._is_exact
             began = time.monotonic()
             try:
                 with storage.within(PATIENCE_SECONDS):
-                    known = read_index(storage, found)
-                    done = put_back(
+                    known = self._view(read_index(storage, found), found.uri)
+                    own = partial(
+                        put_back,
                         storage,
                         known,
                         self._root,
@@ -78,23 +92,56 @@ class Beginning:
                         wanted=self._wanted(storage, known),
                         before_others=lambda: self._note.note_commits(()),
                     )
+                    done = self._together(found.uri, own)
             except BROKEN as error:
                 candidates.report_broken(found, error)
                 continue
             note = candidates.accept(found)
             self._say_put_back(known, done, time.monotonic() - began)
-            self._commits.begin(known if is_own else None, done.files, found.uri)
+            if self._is_exact and self._note.is_new:
+                self._note.note_old({p: file for p, file in first.items() if p not in known.files})
+            self._set_aside(known)
+            self._folder.capture.begin(known if is_own else None, done.files)
             self._newest.begin(known, done.files, self._note.old or {})
             files = self._looking.take().files
             self._moment.begin(files, done.files if is_own else {})
+            self._folder.note_put_back(known, done.files, self._nodes)
             self._note.note_commits((found.uri,))
-            return self._resumption(files, known, found.uri, note, None if is_at else done.files)
+            resumption = self._resumption(files, known, found.uri, note, None if is_at else done.files)
+            return replace(resumption, commit=found.uri, known=known)
         return self._without_checkpoint()
 
-    def _without_checkpoint(self) -> Resumption:
+    def _view(self, known: Index, uri: str) -> Index:
+        """What this node finds. EnvironmentVariableError if so many nodes cannot go on from `known`."""
+        nodes = self._environment.nodes
+        if known.is_fixed and known.nodes != nodes:
+            raise EnvironmentVariableError(
+                f"checkpoint.folder: in the save {known.newest} of {uri} each of {known.nodes} nodes has files of its "
+                f"own, so {nodes} cannot go on from it; set trainer.nodes to {known.nodes}"
+            )
+        return known.view(self._environment.node_rank)
+
+    def _set_aside(self, known: Index | None) -> None:
+        """Move what was written after the commit `known` out of sight: the other nodes may not have it.
+
+        Nothing is moved if it is not known what was there before the job.
+        """
+        if not self._is_exact or (old := self._note.old) is None:
+            return
+        kept = set() if known is None else {*known.files, *known.texts}
         files = self._looking.take().files
+        moved = [path for path, file in files.items() if path not in kept and old.get(path) != file.signature]
+        if moved:
+            where = set_aside(self._root, moved)
+            why = dict.fromkeys(sorted(moved), "it was written after the checkpoint")
+            say(f"moved to {where}, because other nodes go on from the checkpoint: {words.paths(why)}")
+
+    def _without_checkpoint(self) -> Resumption:
+        self._together("", PutBack)
         if self._note.old is None:
-            self._note.note_old(files)
+            self._note.note_old(self._looking.take().files)
+        self._set_aside(None)
+        files = self._looking.take().files
         old = self._note.old
         if old is None:  # very many
             old = {path: file.signature for path, file in files.items()}

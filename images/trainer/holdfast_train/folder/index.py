@@ -1,5 +1,8 @@
 """The index of a checkpoint from a folder: its files, and where their bytes are. It is the first part of its data.
 
+With several nodes the index has the files of all folders. Where two nodes have other files at the same path, the one of
+the lower node is in `files`, and the other one in `own`: `view` is what one node finds.
+
 The bytes of a file are cut into chunks of CHUNK bytes. A chunk is known by the SHA-256 of its content, so a file that
 did not change, that moved or that was copied needs no new data, and one that has grown needs its last chunk. Chunks lie
 one after the other in objects, which are the other parts of the checkpoint.
@@ -7,14 +10,14 @@ one after the other in objects, which are the other parts of the checkpoint.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.errors import CheckpointCorruptError, MisconfiguredStorageError
 from holdfast_train.folder.first_index import translated
-from holdfast_train.folder.look import LARGE, OWN, File, TooMuchError
+from holdfast_train.folder.look import LARGE, MOST_FILES, OWN, File, TooMuchError
 from holdfast_train.format.manifest import OF_FOLDER, PART_BYTES, Part, check_chunks
 from holdfast_train.format.sealed_json import decoded_json
 from holdfast_train.storage.base import Storage
@@ -62,6 +65,11 @@ class Index:
     `newest`: the path of the newest save of the program, empty without one. `step`: of it, None if nothing says it;
     `step_from`: what says it, in words. `texts`: small files that the index itself has, by their paths.
     `empty`: folders without anything in them.
+
+    `nodes`: how many nodes there were. `own`: of each of them, its files that are not as in `files`; () if there are
+    none. `is_fixed`: a node has files of its own in a save, so only as many nodes can go on from it. `writers`: the
+    nodes that wrote the last saves. `owners`: of the files in `files` that not all nodes had, those that had them; the
+    others find copies.
     """
 
     files: Mapping[str, Saved]
@@ -72,6 +80,11 @@ class Index:
     step_from: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
     empty: tuple[str, ...] = ()
+    nodes: int = 1
+    own: tuple[Mapping[str, Saved], ...] = ()
+    is_fixed: bool = False
+    writers: tuple[int, ...] = ()
+    owners: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     is_beside: bool = False  # only files that change all the time differ from the commit before; not in the storage
 
     @property
@@ -84,14 +97,52 @@ class Index:
         """True if the training has written a save, or a file of some size that may be one."""
         return bool(self.newest) or any(s.file.size >= LARGE and not s.is_old for s in self.files.values())
 
+    def view(self, node: int) -> "Index":
+        """What the node with this number finds: the files of all nodes, and where they differ its own."""
+        own = self.own[node] if node < len(self.own) else {}
+        if not own:
+            return self
+        files = {path: self.files[path] for path in beside(own, self.files)}
+        return replace(self, files={**files, **own}, own=(), empty=tuple(beside(own, self.empty)))
+
+    def is_copy(self, path: str, node: int, nodes: Collection[int]) -> bool:
+        """True if this one of the `nodes` that have folders finds a file of another one at `path`."""
+        owners = (0,) if self.nodes == 1 else self.owners.get(path)
+        return owners is not None and node not in ({*owners} & {*nodes} or {0})
+
     def content(self, path: str) -> tuple[str, ...]:
         """The hashes of the chunks of a file."""
         return tuple(self.chunks[number].sha256 for number in self.files[path].chunks)
 
 
+def above(path: str) -> Iterator[str]:
+    """The folders above `path`."""
+    names = path.split("/")
+    return ("/".join(names[:count]) for count in range(1, len(names)))
+
+
+def beside(files: Collection[str], paths: Iterable[str]) -> list[str]:
+    """Those of `paths` that are not at, above or below one of `files`."""
+    folders = {one for path in files for one in above(path)}
+    return [p for p in paths if p not in files and p not in folders and not any(one in files for one in above(p))]
+
+
 def hash_of(data: bytes | bytearray | memoryview) -> str:
     """The name of a chunk with these bytes."""
     return hashlib.sha256(data).hexdigest()
+
+
+def check_fits(known: Index) -> None:
+    """TooMuchError if a node could not be given so much: the files of all nodes are put back on each of them."""
+    for own in known.own or ({},):
+        hidden = sum(known.files[path].file.size for path in own.keys() & known.files.keys())
+        size = known.size - hidden + sum(saved.file.size for saved in own.values())
+        count = len(known.files.keys() | own.keys())
+        if size > MOST_BYTES or count > MOST_FILES:
+            raise TooMuchError(
+                f"the folders of all nodes have {count} files of {size} bytes; allowed: {MOST_FILES} files of "
+                f"{MOST_BYTES} bytes"
+            )
 
 
 def encode(known: Index) -> bytes:
@@ -102,16 +153,23 @@ def encode(known: Index) -> bytes:
         "step": known.step,
         "stepFrom": known.step_from,
         "chunks": known.chunks,
-        "files": [
-            [s.file.path, s.file.size, s.file.mtime_ns, s.file.mode, s.file.link, s.chunks, int(s.is_old)]
-            for s in known.files.values()
-        ],
+        "files": _rows(known.files),
         "empty": known.empty,
     }
+    if known.nodes > 1:
+        body |= {"nodes": known.nodes, "own": [_rows(own) for own in known.own], "fixed": known.is_fixed}
+        body |= {"writers": known.writers, "owners": known.owners}
     data = json.dumps(body, separators=(",", ":")).encode("ascii")
     if len(data) > MOST_INDEX:
         raise TooMuchError(f"the list of the files has {len(data)} bytes, more than {MOST_INDEX}")
     return data
+
+
+def _rows(files: Mapping[str, Saved]) -> list[list[object]]:
+    return [
+        [s.file.path, s.file.size, s.file.mtime_ns, s.file.mode, s.file.link, s.chunks, int(s.is_old)]
+        for s in files.values()
+    ]
 
 
 def decode(data: bytes, parts: Sequence[Part]) -> Index:
@@ -122,8 +180,10 @@ def decode(data: bytes, parts: Sequence[Part]) -> Index:
         found = _decode(translated(body, len(parts)) if is_first else body, parts, hash_length=0 if is_first else 64)
     except (ValueError, KeyError, TypeError, OverflowError, IndexError) as error:
         raise CheckpointCorruptError(f"the index of its files cannot be read: {error}") from error
-    _check_paths(found)
     _check_chunks(found)
+    for one in (found, *(replace(found, files=own, texts={}, empty=()) for own in found.own)):
+        _check_paths(one)
+        _check_bytes(one)
     return found
 
 
@@ -131,16 +191,40 @@ def _decode(body: Any, parts: Sequence[Part], hash_length: int) -> Index:
     if body["v"] != 2:
         raise ValueError("another version of holdfast-train wrote it")
     chunks = tuple(Chunk(str(sha256), *_counts(*place)) for sha256, *place in body["chunks"])
-    files = {}
-    for path, size, mtime_ns, mode, link, numbers, is_old in body["files"]:
-        file = file_of(path, size, mtime_ns, mode, link)
-        files[file.path] = Saved(file, _counts(*numbers), bool(is_old))
-    if len(files) != len(body["files"]) or any(len(chunk.sha256) != hash_length for chunk in chunks):
-        raise ValueError("it names a file twice, or a chunk without its hash")
+    files, own = _files(body["files"]), tuple(_files(rows) for rows in body.get("own", ()))
+    if any(len(chunk.sha256) != hash_length for chunk in chunks):
+        raise ValueError("it names a chunk without its hash")
+    (nodes,) = _counts(body.get("nodes", 1))
+    if len(own) > nodes:
+        raise ValueError("it has files of more nodes than there were")
     step = None if body["step"] is None else int(body["step"])
     texts = {str(path): str(text) for path, text in body.get("texts", {}).items()}
     empty = tuple(map(str, body.get("empty", ())))
-    return Index(files, chunks, tuple(parts), str(body["newest"]), step, str(body["stepFrom"]), texts, empty)
+    return Index(
+        files,
+        chunks,
+        tuple(parts),
+        str(body["newest"]),
+        step,
+        str(body["stepFrom"]),
+        texts,
+        empty,
+        nodes=nodes,
+        own=own,
+        is_fixed=bool(body.get("fixed", False)),
+        writers=_counts(*body.get("writers", ())),
+        owners={str(path): _counts(*ranks) for path, ranks in body.get("owners", {}).items()},
+    )
+
+
+def _files(rows: Sequence[Any]) -> dict[str, Saved]:
+    files = {}
+    for path, size, mtime_ns, mode, link, numbers, is_old in rows:
+        file = file_of(path, size, mtime_ns, mode, link)
+        files[file.path] = Saved(file, _counts(*numbers), bool(is_old))
+    if len(files) != len(rows):
+        raise ValueError("it names a file twice")
+    return files
 
 
 def _counts(*numbers: object) -> tuple[Any, ...]:
@@ -165,21 +249,26 @@ def _check_paths(known: Index) -> None:
         names = path.split("/")
         if "\0" in path or any(name in ("", ".", "..") or name.startswith(OWN) for name in names):
             raise CheckpointCorruptError(f"the index has the path {path!r}, which is outside the folder")
-        above = ("/".join(names[:count]) for count in range(1, len(names)))
-        if any(folder in links or folder in known.files for folder in above):
+        if any(folder in links or folder in known.files for folder in above(path)):
             raise CheckpointCorruptError(f"the index has the path {path!r}, below a file or a link")
 
 
 def _check_chunks(known: Index) -> None:
-    """CheckpointCorruptError if a chunk lies beyond its part, or if the chunks of a file are not as long as it is.
-
-    Nor may there be more bytes, in a chunk or in all files, than a commit can have: anybody may have written the index.
-    """
-    if known.size > MOST_BYTES or any(chunk.size > PART_BYTES for chunk in known.chunks):
-        raise CheckpointCorruptError(f"the index has more bytes than {MOST_BYTES}, or {PART_BYTES} in a chunk")
+    """CheckpointCorruptError if a chunk lies beyond its part, or has more bytes than one can have."""
+    if any(chunk.size > PART_BYTES for chunk in known.chunks):
+        raise CheckpointCorruptError(f"the index has more bytes than {PART_BYTES} in a chunk")
     for chunk in known.chunks:
         if chunk.part >= len(known.parts) or chunk.start + chunk.size > known.parts[chunk.part].size:
             raise CheckpointCorruptError("the index does not fit the parts of the checkpoint")
+
+
+def _check_bytes(known: Index) -> None:
+    """CheckpointCorruptError if the chunks of a file are not as long as it is.
+
+    Nor may there be more bytes than a commit can have: anybody may have written the index.
+    """
+    if known.size > MOST_BYTES:
+        raise CheckpointCorruptError(f"the index has more bytes than {MOST_BYTES}")
     for path, saved in known.files.items():
         if any(number >= len(known.chunks) for number in saved.chunks):
             raise CheckpointCorruptError(f"the index has no bytes of {path!r}")

@@ -15,7 +15,7 @@ from typing import Final
 from holdfast_train.folder.formats import is_state, whole
 from holdfast_train.folder.look import LARGE, File
 from holdfast_train.folder.newest import is_in
-from holdfast_train.folder.unfinished import unfinished
+from holdfast_train.folder.unfinished import lacking, unfinished
 
 QUIET_SECONDS: Final = 2.0  # without a change, if the formats of all files that changed say that they are whole
 UNKNOWN_SECONDS: Final = 6.0  # if a file of LARGE bytes or more has no format that says so
@@ -60,12 +60,18 @@ class Moment:
         self._held_since: float | None = None  # by what is not whole
         self._is_storm = False
         self._formats: dict[str, tuple[object, bool | None]] = {}
+        self.changes = 0
+        """How many looks have seen a change, other than of a file that changes all the time."""
+        self.elsewhere: frozenset[str] = frozenset()
+        """Paths that are known to be in the folder of another node."""
         self.waits_for = ""
         """Why nothing is committed although something has changed; empty if nothing has."""
 
-    def begin(self, files: Mapping[str, File], committed: Mapping[str, File]) -> None:
+    def begin(self, files: Mapping[str, File], committed: Mapping[str, File], *, beside_program: bool = False) -> None:
         """What is there before the program runs, or when this process begins beside it, and what is committed of it."""
         self._files = files
+        if beside_program:  # which may have written just now
+            self._quiet_since = self._clock()
         self._committed = {path: file.signature for path, file in committed.items()}
 
     @property
@@ -94,6 +100,7 @@ class Moment:
         loud = [path for path in (*changed, *gone) if not self._is_restless(path)]
         self._is_storm = False
         if loud:
+            self.changes += 1
             self._quiet_since = now
             self._loud_since = now if self._loud_since is None else self._loud_since
             is_small = all(path in gone or files[path].size < LARGE for path in loud)
@@ -104,13 +111,32 @@ class Moment:
     def _is_restless(self, path: str) -> bool:
         return self._in_a_row.get(path, 0) >= RESTLESS_LOOKS and self._whole(self._files[path]) is not False
 
-    def due(self) -> Due | None:
-        """What to commit now; None if nothing is new, or if the program may be in the middle of a save."""
+    @property
+    def has_new_state(self) -> bool:
+        """True if the newest commit lacks something other than the newest lines of logs."""
+        changed = self._changed()
+        return changed != self._moving(changed)
+
+    @property
+    def quiet_seconds(self) -> float:
+        """How long no file has changed, other than those that change all the time."""
+        return self._clock() - self._quiet_since
+
+    def lacks(self) -> set[str]:
+        """Files that would end a save that is under way, if another node had them."""
+        return lacking(self._files, self._text)
+
+    def due(self, *, joins: bool = False) -> Due | None:
+        """What to commit now; None if nothing is new, or if the program may be in the middle of a save.
+
+        `joins`: another node has something new, so what this one has goes with it, whether it is new or not.
+        """
         self.waits_for = ""
         now, changed = self._clock(), self._changed()
-        restless = frozenset(path for path in changed if path in self._files and self._is_restless(path))
-        moving = restless | {path for path in changed - restless if self._is_log(path)}
-        if not changed or (changed == moving and now - self._committed_at < MOVING_SECONDS):
+        moving = self._moving(changed)
+        restless = frozenset(path for path in moving if path in self._files and self._is_restless(path))
+        is_due = bool(changed) and (changed != moving or now - self._committed_at >= MOVING_SECONDS)
+        if not is_due and not joins:
             return None
         torn = self.torn(changed)
         due: Due | None = Due(self._files, moving, torn, self._is_storm)
@@ -129,6 +155,10 @@ class Moment:
             self.waits_for = self.waits_for or "files change at each look"
             return None
         return due
+
+    def _moving(self, changed: frozenset[str]) -> frozenset[str]:
+        restless = frozenset(path for path in changed if path in self._files and self._is_restless(path))
+        return restless | {path for path in changed - restless if self._is_log(path)}
 
     def _without(
         self, torn: Collection[str], changed: frozenset[str], named: Mapping[str, str], moving: frozenset[str]
@@ -151,13 +181,13 @@ class Moment:
         except OSError:
             return False  # it is gone, or cannot be read: the next look tells
 
-    def last(self, *, clean: bool) -> Due | None:
+    def last(self, *, clean: bool, joins: bool = False) -> Due | None:
         """What to commit when the program has ended. `clean`: it was not killed, so its files are as it wants them.
 
         Otherwise what is not whole and new is left out. If it is in the place of what is committed, nothing is: the
-        rest may belong to it.
+        rest may belong to it. `joins`: as in `due`.
         """
-        if not (changed := self._changed()):
+        if not (changed := self._changed()) and not joins:
             return None
         torn = self.torn(changed)
         if clean or not torn:
@@ -174,7 +204,7 @@ class Moment:
         there = [path for path in changed if path in self._files]
         found = {
             path: why
-            for path, why in unfinished(self._files, self._text).items()
+            for path, why in unfinished(self._files, self._text, self.elsewhere).items()
             if any(is_in(one, path) for one in there)
         }
         for path in there:

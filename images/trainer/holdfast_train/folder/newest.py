@@ -117,6 +117,11 @@ class NewestSave:
         below = tuple(file for one, file in files.items() if is_in(one, path))
         return self._step(Save(path, below, step_of(path.rpartition("/")[2])))[0]
 
+    def stated_step(self, path: str, files: Mapping[str, File]) -> int | None:
+        """The step that the format of the save at `path` states, None if it states none."""
+        below = (file for one, file in files.items() if is_in(one, path) and file.link is None)
+        return next((step for file in below if (step := self._step_in(file)) is not None), None)
+
     def _newest(self, files: Sequence[File], new: Collection[str], torn: Collection[str] = ()) -> Save | None:
         """The newest save among `files`, of which those at the paths `new` were not in the newest commit.
 

@@ -30,6 +30,8 @@ class Note:
         self._body: dict[str, Any] = {}
         self._has_complained = False
         self._is_waiting = False  # for the first file
+        self.is_new = True
+        """No earlier attempt of the job has noted anything here."""
 
     def read(self) -> None:
         """Take what an earlier attempt has noted. OSError if it cannot be read. A torn note is none."""
@@ -42,7 +44,7 @@ class Note:
         try:
             body = json.loads(data)
             if body["prefix"] == self._prefix:
-                self._body = body
+                self._body, self.is_new = body, False
         except (ValueError, KeyError, TypeError, RecursionError):
             return
 
@@ -58,6 +60,18 @@ class Note:
         if not isinstance(found, dict):
             return None
         return {path: tuple(one) for path, one in found.items() if isinstance(one, list)}
+
+    @property
+    def copies(self) -> Mapping[str, object]:
+        """The signatures of files that were put back here and are those of other nodes."""
+        found = self._body.get("copies")
+        return {p: tuple(one) for p, one in found.items() if isinstance(one, list)} if isinstance(found, dict) else {}
+
+    def note_copies(self, files: Mapping[str, File]) -> None:
+        """These files were put back, and are those of other nodes. The next `note_commits` writes it."""
+        self._body.pop("copies", None)
+        if files and len(files) <= MOST_OLD:
+            self._body["copies"] = {path: list(file.signature) for path, file in files.items()}
 
     def note_old(self, files: Mapping[str, File]) -> None:
         """The job starts for the first time, and finds these files. OSError: as `note_commits`.

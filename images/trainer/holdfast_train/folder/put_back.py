@@ -10,22 +10,25 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from holdfast_train.errors import EnvironmentVariableError, StorageFullError
 from holdfast_train.folder import formats
-from holdfast_train.folder.index import CHUNK, Chunk, Index, Saved, check_hash, hash_of, read_part
+from holdfast_train.folder.index import CHUNK, Chunk, Index, Saved, above, check_hash, hash_of, read_part
 from holdfast_train.folder.look import OWN, File, look
 from holdfast_train.folder.snapshot import KEPT
 from holdfast_train.storage.base import Storage
 
 STAGE: Final = f"{OWN}put-back-"
+ASIDE: Final = f"{OWN}aside"
+MARKER: Final = f"{OWN}node-"  # files by which nodes find that they share a volume
 THREADS: Final = 3  # ranges in memory at once,
 RANGE_BYTES: Final = 32 << 20  # of so many bytes
 ZEROS: Final = hash_of(bytes(CHUNK))
@@ -68,8 +71,29 @@ def tidy(root: Path) -> None:
     for pattern in (f"{STAGE}*", f"{KEPT}*"):
         for path in root.glob(pattern):
             shutil.rmtree(path)
-    for path in root.glob(f"{OWN}*.new"):
-        path.unlink()
+    for pattern in (f"{OWN}*.new", f"{MARKER}*"):
+        for path in root.glob(pattern):
+            path.unlink()
+
+
+def set_aside(root: Path, paths: Collection[str]) -> Path:
+    """Move the files at `paths` into a folder that no look sees, whose content goes. Returns that folder. OSError."""
+    aside = root / ASIDE
+    if aside.exists():
+        shutil.rmtree(aside)
+    for path in paths:
+        target = aside / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            (root / path).replace(target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            shutil.move(root / path, target)  # another volume is mounted there
+    for folder in sorted({one for path in paths for one in above(path)}, reverse=True):
+        with suppress(OSError):  # other files are in it
+            (root / folder).rmdir()  # a program may take an empty one for its newest save
+    return aside
 
 
 def put_back(
@@ -118,8 +142,17 @@ class _Work:
         self._check = check
         self._result = PutBack()
         self._staged: dict[str, Path] = {}
+        self._chunks_here: dict[str, Sequence[bool]] = {}
+        self._copies: list[Future[None]] = []
+        self._pool = ThreadPoolExecutor(THREADS, "holdfast-get")
 
     def done(self, is_at_commit: bool, wanted: Collection[str] | None, before_others: Callable[[], None]) -> PutBack:
+        try:
+            return self._done(is_at_commit, wanted, before_others)
+        finally:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _done(self, is_at_commit: bool, wanted: Collection[str] | None, before_others: Callable[[], None]) -> PutBack:
         chosen = {p: s for p, s in self._known.files.items() if wanted is None or p in wanted}
         other = dict(self._different(chosen))
         self._choose(other, is_at_commit)
@@ -152,38 +185,45 @@ class _Work:
                 yield path, True
             elif not os.path.lexists(place):
                 yield path, False
-            elif not self._is_same(place, saved):
+            elif not self._is_same(path, saved):
                 yield path, True
             else:
                 self._result.there += saved.file.size
 
     def _blocked(self, path: str) -> Path | None:
         """The file or link that is in the place of a folder above `path`, where it could lead out of the folder."""
-        for above in reversed(PurePosixPath(path).parents):
-            place = self._root / above
+        for folder in reversed(PurePosixPath(path).parents):
+            place = self._root / folder
             if place != self._root and (place.is_symlink() or not place.is_dir()):
                 return place if os.path.lexists(place) else None
         return None
 
-    def _is_same(self, place: Path, saved: Saved) -> bool:
+    def _is_same(self, path: str, saved: Saved) -> bool:
+        place = self._root / path
         if saved.file.link is not None:
             return place.is_symlink() and os.fspath(place.readlink()) == saved.file.link
         if place.is_symlink() or not place.is_file() or place.stat().st_size != saved.file.size:
             return False
         if any(not self._known.chunks[number].sha256 for number in saved.chunks):  # of an earlier version
             return place.stat().st_mtime_ns == saved.file.mtime_ns
-        return all(here for _, _, here in self._compared(place, saved))
+        return all(self._here(path, saved))
 
-    def _compared(self, place: Path, saved: Saved) -> Iterator[tuple[int, Chunk, bool]]:
-        """Each chunk with its start in the file at `place`, and whether its bytes are there."""
-        start = 0
+    def _here(self, path: str, saved: Saved) -> Sequence[bool]:
+        """Of each chunk of a file, whether the file that is there has its bytes. They are looked at once."""
+        if path not in self._chunks_here:
+            place, chunks = self._root / path, [self._known.chunks[number] for number in saved.chunks]
+            if self._blocked(path) is not None or place.is_symlink() or not place.is_file():
+                return [False] * len(chunks)
+            starts = accumulate((chunk.size for chunk in chunks), initial=0)
+            compare = partial(self._has_chunk, place)
+            self._chunks_here[path] = list(self._pool.map(compare, starts, chunks))
+        return self._chunks_here[path]
+
+    def _has_chunk(self, place: Path, start: int, chunk: Chunk) -> bool:
+        self._check()
         with place.open("rb", buffering=0) as opened:
-            for number in saved.chunks:
-                self._check()
-                chunk = self._known.chunks[number]
-                data = os.pread(opened.fileno(), chunk.size, start)
-                yield start, chunk, bool(chunk.sha256) and hash_of(data) == chunk.sha256
-                start += chunk.size
+            data = os.pread(opened.fileno(), chunk.size, start)
+        return bool(chunk.sha256) and hash_of(data) == chunk.sha256
 
     def _choose(self, other: dict[str, bool], is_at_commit: bool) -> None:
         """Take out of `other` what stays as it is in the folder."""
@@ -236,29 +276,23 @@ class _Work:
             self._check()
             return self._bring(part, chunks, wanted[part])
 
-        with ThreadPoolExecutor(THREADS, "holdfast-get") as pool:
-            try:
-                self._result.read = sum(one.result() for one in [pool.submit(bring_range, one) for one in ranges])
-            finally:
-                pool.shutdown(wait=True, cancel_futures=True)
+        self._result.read = sum(one.result() for one in [self._pool.submit(bring_range, one) for one in ranges])
+        for copy in self._copies:
+            copy.result()
 
     def _lacking(self, path: str, saved: Saved, target: Path) -> Iterator[tuple[int, Chunk]]:
         """The chunks that must be read from the storage, with their starts. Others are copied from what is there."""
-        place, chunks = self._root / path, [self._known.chunks[number] for number in saved.chunks]
-        starts = accumulate((chunk.size for chunk in chunks), initial=0)
-        found: Iterable[tuple[int, Chunk, bool]] = (
-            (start, chunk, False) for start, chunk in zip(starts, chunks, strict=False)
-        )
-        if self._blocked(path) is None and not place.is_symlink() and place.is_file():
-            found = self._compared(place, saved)
-        for start, chunk, is_here in found:
+        start = 0
+        for number, is_here in zip(saved.chunks, self._here(path, saved), strict=True):
+            chunk = self._known.chunks[number]
             if chunk.sha256 == ZEROS:
-                continue  # the new file has them, and a sparse one needs no room for them
-            if is_here:
-                _copy(place, target, start, chunk.size)
+                pass  # the new file has them, and a sparse one needs no room for them
+            elif is_here:
+                self._copies.append(self._pool.submit(_copy, self._root / path, target, start, chunk.size))
                 self._result.there += chunk.size
             else:
                 yield start, chunk
+            start += chunk.size
 
     def _ranges(self, part: int, chunks: Collection[Chunk]) -> Iterator[list[Chunk]]:
         """The chunks of a part, in runs without a gap of RANGE_BYTES at most; all of one without hashes at once."""

@@ -7,7 +7,7 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 INCOMPLETE: Final = "checkpoint-is-incomplete.txt"  # Hugging Face keeps it in a folder while it saves on SIGTERM
 SHARDS: Final = ".index.json"  # names the files of a model that has several
@@ -35,29 +35,52 @@ def temporary_part(path: str) -> str | None:
     return next(("/".join(parts[: count + 1]) for count, part in enumerate(parts) if is_temporary(part)), None)
 
 
-def unfinished(paths: Collection[str], text_of: Callable[[str], str | None]) -> dict[str, str]:
+class Unfinished(NamedTuple):
+    """A save that is under way at `path`, and `why`. `lacks`: the file that ends it; empty if nothing names one."""
+
+    path: str
+    why: str
+    lacks: str = ""
+
+
+def unfinished(
+    paths: Collection[str], text_of: Callable[[str], str | None], elsewhere: Collection[str] = ()
+) -> dict[str, str]:
     """Files and folders in which a save is under way, each with the reason.
 
     `paths`: of all files and links. `text_of`: the text of a file, None if it is not a text or is too long.
+    `elsewhere`: paths that are known to be in the folder of another node.
     """
-    known, folders, found = set(paths), dict[str, set[str]](), dict[str, str]()
+    return {one.path: one.why for one in _unfinished(paths, text_of) if not one.lacks or one.lacks not in elsewhere}
+
+
+def lacking(paths: Collection[str], text_of: Callable[[str], str | None]) -> set[str]:
+    """The files that would end the saves that are under way. Another node may have them: see `unfinished`."""
+    return {one.lacks for one in _unfinished(paths, text_of) if one.lacks}
+
+
+def _unfinished(paths: Collection[str], text_of: Callable[[str], str | None]) -> Iterator[Unfinished]:
+    known, folders = set(paths), dict[str, set[str]]()
     for path in known:
         folder, _, name = path.rpartition("/")
         folders.setdefault(folder, set()).add(name)
         if (temporary := temporary_part(path)) is not None:
-            found[temporary] = "its name is that of a file or folder that is still written"
+            yield Unfinished(temporary, "its name is that of a file or folder that is still written")
         elif name.endswith(SHARDS):
-            missing = next((shard for shard in _shards(path, text_of) if shard not in known), None)
-            if missing is not None:
-                found[path] = f"it names {missing}, which is missing"
+            for shard in _shards(path, text_of):
+                if shard not in known:
+                    yield Unfinished(path, f"it names {shard}, which is missing", shard)
     for folder, names in folders.items():
         if INCOMPLETE in names:
-            found[folder] = f"{INCOMPLETE} is there"
+            yield Unfinished(folder, f"{INCOMPLETE} is there")
         elif METADATA not in names and any(name.endswith(".distcp") for name in names):
-            found[folder] = f"{METADATA} is missing"
+            yield Unfinished(folder, f"{METADATA} is missing", _below(folder, METADATA))
         elif STATE not in names and _CHECKPOINT.search(folder) and any(map(_OF_TRAINER.fullmatch, names)):
-            found[folder] = f"{STATE} is missing"
-    return found
+            yield Unfinished(folder, f"{STATE} is missing", _below(folder, STATE))
+
+
+def _below(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
 
 
 def _shards(path: str, text_of: Callable[[str], str | None]) -> Iterator[str]:

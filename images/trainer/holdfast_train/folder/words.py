@@ -7,6 +7,10 @@ from typing import Final
 from holdfast_train.folder.index import Index
 from holdfast_train.folder.look import File
 
+OTHERS_RUN: Final = (
+    "this program ended with exit code 0, and those of other nodes had not ended when the next attempt began: "
+    "connection closed"
+)
 SHOWN: Final = 10  # paths of one kind; of the others their number
 
 
@@ -56,6 +60,12 @@ def nothing_saved(root: Path) -> str:
         f"the program ended with exit code 0, and no save of it was ever committed, so its results are in no storage; "
         f"it wrote none into {root}: let it write there, or set checkpoint.folder to the folder into which it writes"
     )
+
+
+def other_failed(node: int, code: int | None) -> str:
+    """The program of this node ended with exit code 0, and that of another one did not."""
+    how = "was ended by a signal" if code is None else f"ended with exit code {code}"
+    return f"this program ended with exit code 0, and that of node {node} {how}: connection closed"
 
 
 def saved_on_notice(step: int | None) -> str:

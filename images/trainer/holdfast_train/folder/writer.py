@@ -1,26 +1,22 @@
 """The writer process of a pod with `checkpoint.folder`: puts back, watches, commits. The launcher starts it.
 
-It talks with the launcher in lines of JSON. Its output: `ready` when the program may start, `refused` if it must not,
-`fenced` if it has to end, `done` after `finish`. Its input: `finish` when the program has ended. When the input ends,
-the launcher is gone, and so is the writer. With the argument `again` it takes the place of a writer that has ended.
+With several nodes each pod has one. The one of node 0 decides and commits, and the others do what it asks (`follower`).
+With the argument `again` it takes the place of a writer that has ended.
 """
 
-import json
-import math
 import os
 import queue
 import signal
 import sys
-import threading
 import time
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Final
 
 from holdfast_protocol import reasons, report, variables
 from holdfast_protocol.orders import DRAIN, Order
 from holdfast_protocol.report import FOLDER, MAX_LINE, Resumed
-from holdfast_train.commitlog.checkpoints import Checkpoints, Saved
+from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.quarantine import BROKEN
 from holdfast_train.environment import Environment
 from holdfast_train.errors import (
@@ -30,21 +26,23 @@ from holdfast_train.errors import (
     HoldfastTrainError,
     NoCheckpointError,
     StorageError,
-    StorageUnreachableError,
 )
 from holdfast_train.folder import words
-from holdfast_train.folder.beginning import Beginning
-from holdfast_train.folder.commit import FolderCommits
+from holdfast_train.folder.beginning import Beginning, Resumption
+from holdfast_train.folder.commit import FolderCommit, FolderCommits
+from holdfast_train.folder.follower import Follower
 from holdfast_train.folder.index import Index, read_index
-from holdfast_train.folder.look import Look, Rules, TooMuchError
-from holdfast_train.folder.looking import Looking
-from holdfast_train.folder.moment import Due, Moment
-from holdfast_train.folder.newest import NewestSave, is_in
-from holdfast_train.folder.note import Note
+from holdfast_train.folder.launcher import Launcher
+from holdfast_train.folder.link import NodeAwayError, Server
+from holdfast_train.folder.look import TooMuchError
+from holdfast_train.folder.newest import is_in
+from holdfast_train.folder.node import NodeFolder
+from holdfast_train.folder.nodes import Ended, Nodes, View
 from holdfast_train.folder.put_back import make_folder, tidy
 from holdfast_train.folder.reported import Reported
+from holdfast_train.folder.same_save import SameSave
 from holdfast_train.folder.snapshot import ChangedError
-from holdfast_train.pod.rank_verdict import write_rank_verdict
+from holdfast_train.folder.verdict import FolderVerdict
 from holdfast_train.pod.reporter import Reporter
 from holdfast_train.progress import Progress, Silence
 from holdfast_train.restore.candidates import Candidates, start
@@ -56,114 +54,138 @@ from holdfast_train.storage.retrying import PATIENCE_SECONDS
 
 RETRY_SECONDS: Final = 15.0  # after a commit that failed
 WAITING_SECONDS: Final = 60.0  # after which it is said why nothing is committed
+ENDING_SECONDS: Final = 0.5  # between two looks whether the programs of all nodes have ended
+FAILED_SECONDS: Final = 30.0  # after which the failure of a program counts, although those of other nodes run
 BURST_BYTES: Final = 8 << 20  # of the rate limit
 FAREWELL_SECONDS: Final = 2.0  # for the last report
 HAND_OVER_SECONDS: Final = 3.0  # at most, and inside what is left of the grace
 
 
 class FolderWriter:
-    """The writer of one pod. `out` and `inbox`: the lines to the launcher, and its commands."""
+    """The writer of node 0, which is the only one of most trainings."""
 
-    def __init__(self, environment: Environment, root: Path, out: IO[str]) -> None:
+    def __init__(self, environment: Environment, root: Path, launcher: Launcher) -> None:
         settings = environment.settings
-        if settings.checkpoint_uri is None:
-            raise EnvironmentVariableError(
-                f"{variables.SETTINGS} has no checkpointUri; checkpoint.folder needs a storage"
-            )
+        assert settings.checkpoint_uri is not None
         self._environment = environment
         self._root = root
-        self._out = out
-        self.inbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self.deadline = math.inf
+        self._launcher = launcher
         self._storage = open_retrying(environment, settings.checkpoint_uri, self._on_silence)
         self._rate = RateLimit(environment.upload_rate, BURST_BYTES)
-        self._looking = Looking(root, Rules(root, settings.folder_exclude, os.environ))
-        self._newest_save = NewestSave(root, settings.folder_pattern)
-        self._moment = Moment(root, self._newest_save.note_changed)
-        # A job that was created again, and is not to go on with its checkpoints, does not know the folder.
-        is_new = settings.resume != "Auto"
-        self._note = Note(root, f"{self._storage.uri} {environment.identity.job_uid if is_new else ''}".rstrip())
+        self._folder = NodeFolder(environment, self._storage, root, rate=self._rate, check=launcher.check)
         self._progress = Progress()
         self._progress.sender = FOLDER
         self._reported = Reported(environment.verdict_folder, self._storage, environment.identity)
+        launcher.on_finish = self._hurry
         self._reporter: Reporter | None = None
         self._checkpoints: Checkpoints | None = None
         self._commits: FolderCommits | None = None
+        self._server: Server | None = None
+        self._nodes = Nodes(self._folder, None)
+        self._same_save = SameSave()
+        self._has_met = False
+        self._is_told_to_leave = False
+        self._told_to_leave: set[int] = set()  # the other nodes that have heard it
+        self._is_ordered_to_leave = False
+        self._failed_at: dict[int, float] = {}  # by node: when it was seen that its program had failed by itself
+        self._let_go: set[int] = set()  # of these nodes: those whose launchers may tell it
         self._retry_at = 0.0
         self._waiting_since: float | None = None
-        self._torn: set[str] = set()  # paths of which it was said that they are not whole
-        self._saved: Saved | None = None  # by this attempt
-        self._has_saved = False
+        self._has_program_ended = False
+        self._has_committed = False  # in this attempt
+        self._has_saved = False  # a save of the program
         self._committed_at = ""  # when the newest save was committed
         self._saved_step: int | None = None
-        self.newest = ""  # the path of the newest save that is there before the program starts
         self._saved_at = 0.0  # when the program wrote the newest save that is committed, in seconds since 1970
+        self._newest_known: Index | None = None  # what the newest commit has
 
-    def tell(self, state: str, **more: Any) -> None:
-        """Send one line to the launcher."""
-        self._out.write(json.dumps({"state": state, **more}) + "\n")
-        self._out.flush()
-
-    def finish_by(self, seconds: float | None) -> None:
-        """The program has ended, and the writer has `seconds` more. Any thread may call this."""
-        self.deadline = math.inf if seconds is None else time.monotonic() + seconds
+    def _hurry(self) -> None:
         self._rate.limit = None
         self._reported.hurry()
 
     # Before the program starts.
 
-    def prepare(self, *, beside_program: bool = False) -> None:
-        """Raise the fence, and put the newest good checkpoint back. HoldfastTrainError says what is wrong.
+    def prepare(self, *, beside_program: bool = False) -> str:
+        """Raise the fence, and put the newest good checkpoint back. The path of the newest save that is there.
 
-        `beside_program`: the program runs already, so its folder stays as it is.
+        `beside_program`: the program runs already, so its folder stays as it is. HoldfastTrainError says what is wrong.
         """
         try:
-            if beside_program:
-                self._take_over()
-            else:
-                self._begin()
+            return self._take_over() if beside_program else self._begin()
         except (OSError, TooMuchError) as error:
             raise EnvironmentVariableError(f"checkpoint.folder: {self._root} cannot be read: {error}") from error
 
-    def _begin(self) -> None:
+    def _begin(self) -> str:
         make_folder(self._root)
-        self._note.read()
+        self._folder.note.read()
         self._report()  # now: the storage may be silent
         checkpoints = self._start()
+        while True:
+            try:
+                self._meet()
+                found = self._put_back(checkpoints)
+                break
+            except NodeAwayError as error:  # if it is lost, the operator ends this attempt
+                say(f"{error}; waits until it is there again")
         assert self._commits is not None
-        beginning = Beginning(
-            self._environment,
-            self._storage,
-            looking=self._looking,
-            commits=self._commits,
-            newest=self._newest_save,
-            moment=self._moment,
-            note=self._note,
-        )
-        found = beginning.begin(Candidates(self._environment, self._storage, checkpoints))
-        self.newest = str(self._root / found.newest) if found.newest else ""
+        self._commits.begin(found.commit)
+        self._newest_known = self._folder.capture.before
+        self._know_writers(found.known)
         self._reported.resumed = found.step
         if found.uri:
             self._progress.resumed_from = Resumed(found.step or 0, found.uri, found.note)  # 0: nothing says the step
         self._poke()
+        newest = str(self._root / found.newest) if found.newest else ""
+        self._nodes.go(newest)
+        return newest
 
-    def _take_over(self) -> None:
+    def _meet(self) -> None:
+        """Wait for the writers of the other nodes, and learn which share the volume of another one."""
+        if self._server is None:
+            return
+        if missing := self._server.missing:
+            say(f"waits for the processes that save the folders of the other nodes: {', '.join(map(str, missing))}")
+        self._server.wait_for_all()
+        if self._has_met:
+            return
+        self._nodes.meet()
+        self._has_met = True
+        if self._nodes.shared:
+            say(f"the nodes {', '.join(map(str, sorted(self._nodes.shared)))} share the volume of another one")
+
+    def _put_back(self, checkpoints: Checkpoints) -> Resumption:
+        beginning = Beginning(
+            self._environment,
+            self._storage,
+            self._folder,
+            together=self._nodes.put_back,
+            nodes=self._nodes.having,
+        )
+        return beginning.begin(Candidates(self._environment, self._storage, checkpoints))
+
+    def _take_over(self) -> str:
         """Go on in the place of a writer that has ended: what it has committed is not committed again."""
         tidy(self._root)
-        self._note.read()
+        self._folder.note.read()
         checkpoints = self._start()
         self._reported.resumed = None
         with self._storage.within(PATIENCE_SECONDS):
             known, uri = self._newest_index(checkpoints)
         assert self._commits is not None
-        self._commits.begin(known, {}, uri)
-        self._newest_save.begin(known, {}, self._note.old or {}, has_begun=True)
-        self._moment.begin(self._looking.take().files, {})
+        self._commits.begin(uri)
+        self._newest_known = known
+        self._know_writers(known)
+        self._folder.take_over(known)
         attempt = self._environment.identity.attempt
         mine = [commit.step for commit in checkpoints.log.state.commits if commit.attempt == attempt]
         self._has_saved = bool(mine)
         self._saved_step = mine[-1] or None if mine else None  # 0 in the log: nothing says the step
         self._report()
+        return ""
+
+    def _know_writers(self, known: Index | None) -> None:
+        if known is not None and known.nodes == self._environment.nodes:
+            self._same_save.begin(known.writers)
 
     def _newest_index(self, checkpoints: Checkpoints) -> tuple[Index | None, str]:
         """What the newest checkpoint consists of, and its address; None if there is none, or if it is broken."""
@@ -182,15 +204,12 @@ class FolderWriter:
             )
         checkpoints = self._checkpoints = start(self._environment, self._storage)
         self._commits = FolderCommits(
-            checkpoints,
-            self._storage,
-            self._root,
-            self._newest_save,
-            rate=self._rate,
-            check=self._check,
-            note=self._note,
+            checkpoints, self._storage, rate=self._rate, note=self._folder.note, reported=self._reported
         )
-        self._commits.reported = self._reported
+        if self._environment.nodes > 1:
+            with self._storage.within(PATIENCE_SECONDS):
+                self._server = Server(self._environment, self._storage, lambda: self._launcher.seconds_left)
+            self._nodes = Nodes(self._folder, self._server)
         return checkpoints
 
     def _report(self) -> None:
@@ -205,74 +224,98 @@ class FolderWriter:
         self._progress.state = "training"
         while True:
             try:
-                command = self.inbox.get(timeout=self._looking.pause)
+                pause = max(self._folder.looking.pause, self._nodes.pause)
+                command = self._launcher.inbox.get(timeout=pause)
             except queue.Empty:
                 self._look()
                 continue
             if command is None:
                 return 1
-            self._finish(command)
-            self.tell("done")
+            if command["do"] == "leave":
+                self._is_ordered_to_leave = True
+                self._look()
+                continue
+            self._finish(Ended(command["code"], command["signalledAt"]))
+            self._launcher.tell("done")
             return 0
 
-    def _check(self) -> None:
-        if time.monotonic() > self.deadline:
-            raise StorageUnreachableError("the time to save before the pod ends is over")
+    def _look(self) -> View | None:
+        """Commit the folders, if something in them is new and it is the moment."""
+        view = self._view()
+        if self._is_ordered_to_leave or (view is not None and view.is_told_to_leave):
+            self._leave_all("a node has to leave")
+        if view is None:
+            return None
+        self._let_failed_go(view)
+        why = ""
+        if any(one.is_new for one in view.seen):
+            why = self._same_save.why_wait(view.seen) if self._nodes.others else view.seen[0].waits_for
+            if not why and time.monotonic() >= self._retry_at:
+                self._try(view)
+        self._say_why_not(why)
+        return view
 
-    def _look(self) -> None:
-        """Commit the folder, if something in it is new and it is the moment."""
-        if (seen := self._take_look()) is None:
-            return
-        due = self._moment.due()
-        self._say_why_not()
-        if due is not None and time.monotonic() >= self._retry_at:
-            self._try(due, seen)
+    def _let_failed_go(self, view: View) -> None:
+        """Let the failure of a program be told, although those of other nodes run, maybe for ever."""
+        now = time.monotonic()
+        for rank, ended in view.ended.items():
+            has_failed = ended.code != 0 and ended.signalled_at is None
+            if has_failed and now - self._failed_at.setdefault(rank, now) >= FAILED_SECONDS:
+                self._let_go.add(rank)
+                self._nodes.tell({"do": "end", "verdict": None}, [rank])
 
-    def _take_look(self) -> Look | None:
+    def _view(self) -> View | None:
+        """One look at all nodes; None if it failed."""
         self._reported.collect()
         try:
-            seen = self._looking.take()
+            self._folder.look(self._reported.told)
         except (OSError, TooMuchError) as error:
             self._failed(f"checkpoint.folder: nothing is saved: {error}; see checkpoint.exclude; looking again")
             return None
-        if self._reported.told is not None and self._reported.told != self._newest_save.told:
-            self._newest_save.note_told(self._reported.told, self._moment.files)  # of the look before the first step
-        self._moment.see(seen.files)
-        self._note.see(seen.files)
-        return seen
+        try:
+            if self._server is not None and not self._has_met:  # this process has taken the place of another one
+                self._nodes.meet()
+                self._has_met = True
+            view = self._nodes.look()
+        except (StorageError, EnvironmentVariableError, OSError) as error:  # the last one: of the own marker
+            self._failed(f"the folders are not saved now: {error}")
+            return None
+        self._same_save.see(view.seen, self._reported.told)
+        return view
 
-    def _say_why_not(self) -> None:
-        if not self._moment.waits_for:
+    def _say_why_not(self, why: str) -> None:
+        if not why:
             self._waiting_since = None
             return
         now = time.monotonic()
         self._waiting_since = now if self._waiting_since is None else self._waiting_since
         if now - self._waiting_since >= WAITING_SECONDS:
-            self._failed(f"the folder is not saved for {WAITING_SECONDS:.0f} s: {self._moment.waits_for}")
+            self._failed(f"the folder is not saved for {WAITING_SECONDS:.0f} s: {why}")
 
-    def _try(self, due: Due, seen: Look) -> bool:
-        """Commit. False if a later look has to try again."""
+    def _try(self, view: View, *, clean: bool | None = None) -> bool:
+        """Commit. False if a later look has to try again. `clean`: see `Nodes.take`."""
         assert self._commits is not None
-        if new := {path: why for path, why in due.torn.items() if path not in self._torn}:
-            say(f"not whole, and saved as it is: {words.paths(new)}")
-            self._torn |= new.keys()
-        if left_out := seen.files.keys() - due.files.keys():
-            say(f"left out: {words.paths(dict.fromkeys(sorted(left_out), 'its save is not whole'))}")
         try:
-            again = partial(self._looking.again, left_out)
-            saved = self._commits.commit(due.files, again, due.moving, is_storm=due.is_storm)
+            self._commits.prepare()
+            shares = self._nodes.take(self._commits.newest, clean=clean)
+            if shares is None:
+                return True
+            made = self._commits.commit(shares, self._same_save.writers_with(view.seen))
         except (FencedError, AlreadyCompleteError):
             raise
-        except (ChangedError, TooMuchError) as error:
+        except ChangedError as error:
+            self._commits.give_up(self._nodes.give_up())
             say(f"the folder is not saved yet: {error}")
             return False
-        except (StorageError, OSError) as error:
+        except (StorageError, EnvironmentVariableError, TooMuchError, OSError) as error:  # the second: of another node
+            self._commits.give_up(self._nodes.give_up())
             self._retry_at = time.monotonic() + RETRY_SECONDS
             self._failed(f"the folder is not saved: {error}; the next try is in {RETRY_SECONDS:.0f} s")
             return False
-        self._moment.note_committed(due.files)
-        if saved is not None:
-            self._take(saved)
+        self._nodes.note_committed(made)
+        self._same_save.note_committed(view.seen)
+        if made is not None:
+            self._take(made)
         elif self._progress.save_error is not None:
             self._progress.save_error = None
             self._poke()
@@ -284,11 +327,10 @@ class FolderWriter:
         self._progress.save_error = why[:MAX_LINE]
         self._poke()
 
-    def _take(self, saved: Saved) -> None:
-        assert self._commits is not None
-        known = self._commits.before
-        assert known is not None
-        self._saved, self._saved_step, self._has_saved = saved, known.step, True
+    def _take(self, made: FolderCommit) -> None:
+        saved, known = made.saved, made.known
+        self._newest_known = known
+        self._has_committed, self._saved_step, self._has_saved = True, known.step, True
         of_newest = (s.file.mtime_ns for p, s in known.files.items() if known.newest and is_in(p, known.newest))
         self._saved_at = max(of_newest, default=0) / 1e9
         self._progress.save_error = None
@@ -296,12 +338,12 @@ class FolderWriter:
             self._committed_at = saved.committed_at
             new, old = words.mib(saved.uploaded), words.mib(saved.reused)
             say(f"the folder is saved: {words.commit(known)}; {new} uploaded, {old} were there, {saved.seconds:.1f} s")
-        if self._commits.unread:
-            unread = dict.fromkeys(sorted(self._commits.unread), "it changed each time that it was read")
-            self._failed(f"not saved as it is now: {words.paths(unread)}")
+        if unread := self._folder.capture.unread:
+            why = dict.fromkeys(sorted(unread), "it changed each time that it was read")
+            self._failed(f"not saved as it is now: {words.paths(why)}")
         took = f"{saved.seconds:.3f}"
         self._progress.checkpoint = report.Saved(saved.uri, saved.size, took, self._committed_at, known.step)
-        self._write_verdict("running", "")
+        FolderVerdict("running", saved_step=self._saved_step).write(self._environment)
         self._poke()
 
     def _on_silence(self, silence: Silence | None) -> None:
@@ -316,89 +358,131 @@ class FolderWriter:
     def _on_order(self, order: Order) -> None:
         if order.type == DRAIN:  # for a program that knows no orders it is SIGTERM, which the launcher passes on
             say(f"the operator orders to leave ({order.reason}): the program gets SIGTERM")
-            os.kill(os.getppid(), signal.SIGTERM)
+            self._launcher.tell("leave")
+            self._launcher.inbox.put({"do": "leave"})
 
     # After the program.
 
-    def _finish(self, command: dict[str, Any]) -> None:
+    def _finish(self, ended: Ended) -> None:
         """Commit what is complete, and write how it ended."""
         assert self._checkpoints is not None
-        signalled_at, code = command["signalledAt"], command["code"]
-        left = self.deadline - time.monotonic()
+        self._has_program_ended = True
+        left = self._launcher.seconds_left
         with self._storage.within(min(PATIENCE_SECONDS, max(left, 0.0)), at_most=left):
-            is_all = self._commit_rest(clean=code == 0)
-        if signalled_at is not None:
-            self._leave(signalled_at)
-        elif code == 0 and not is_all:
-            self._write_verdict(
-                "failed", f"the last checkpoint is not saved: {self._progress.save_error}", reasons.STORAGE_FAILED
-            )
-        elif code == 0:
-            with self._storage.within(PATIENCE_SECONDS):
-                self._checkpoints.complete(self._saved_step or self._last_step())
-            self._progress.state = "completed"
-            have = words.newest(self._saved_step, is_there=self._has_saved)
-            message = f"the program ended with exit code 0; {have}"
-            if self._commits is not None and self._commits.before is not None and self._commits.before.has_save:
-                self._write_verdict("completed", message, reasons.COMPLETED, step=self._saved_step)
-            else:
-                self._write_verdict("completed", words.nothing_saved(self._root), reasons.NOTHING_SAVED)
-        self._reported.end(self.deadline - time.monotonic())
+            all_ended = self._wait_for_all(ended)
+            is_all = all_ended is not None and self._commit_rest(all_ended)
+        verdict = self._verdict(ended, all_ended, is_all=is_all)
+        told = verdict or FolderVerdict(
+            "failed", words.other_failed(0, ended.code), reasons.USER_EXCEPTION, saved_step=self._saved_step
+        )
+        if verdict is not None:
+            verdict.write(self._environment)
+        self._nodes.tell({"do": "end", "verdict": told.as_message()})
+        self._reported.end(self._launcher.seconds_left)
         if self._reporter is not None:
             self._reporter.finish(FAREWELL_SECONDS)
+
+    def _wait_for_all(self, own: Ended) -> dict[int, Ended] | None:
+        """How the program of each node has ended. None if one has not, and the time is over."""
+        if self._server is None:
+            return {0: own}
+        until = time.monotonic() + FAILED_SECONDS
+        has_failed = own.code != 0 and own.signalled_at is None
+        while True:
+            if own.signalled_at is not None:
+                self._leave_all("node 0 has to leave")
+            if (view := self._look()) is not None and len(view.ended) == self._environment.nodes - 1:
+                return {0: own, **view.ended}
+            is_over = self._launcher.seconds_left < ENDING_SECONDS or bool(self._let_go)
+            if is_over or (has_failed and time.monotonic() >= until):
+                return None
+            time.sleep(ENDING_SECONDS)
+
+    def _leave_all(self, why: str) -> None:
+        """Let the programs of all nodes know that they have to leave, each once: a node may be away for a while."""
+        lacks = [rank for rank in range(1, self._environment.nodes) if rank not in self._told_to_leave]
+        self._told_to_leave |= self._nodes.tell({"do": "leave", "why": why}, lacks)
+        if not self._is_told_to_leave:
+            self._is_told_to_leave = True
+            if not self._is_ordered_to_leave and not self._has_program_ended:
+                say(f"{why}: the program gets SIGTERM")
+                self._launcher.tell("leave")
+
+    def _verdict(self, own: Ended, all_ended: Mapping[int, Ended] | None, *, is_all: bool) -> FolderVerdict | None:
+        """How it ended. None if the launcher knows it: a program has failed by itself."""
+        every = {0: own} if all_ended is None else all_ended
+        signalled_at = min((one.signalled_at for one in every.values() if one.signalled_at is not None), default=None)
+        if signalled_at is not None:
+            return self._leave(signalled_at)
+        if own.code != 0:
+            return None
+        if all_ended is None:
+            return FolderVerdict("failed", words.OTHERS_RUN, reasons.USER_EXCEPTION, saved_step=self._saved_step)
+        if failed := next((rank for rank, one in every.items() if one.code != 0), None):
+            why = words.other_failed(failed, every[failed].code)
+            return FolderVerdict("failed", why, reasons.USER_EXCEPTION, saved_step=self._saved_step)
+        if not is_all:
+            why = f"the last checkpoint is not saved: {self._progress.save_error}"
+            return FolderVerdict("failed", why, reasons.STORAGE_FAILED, saved_step=self._saved_step)
+        return self._complete()
+
+    def _complete(self) -> FolderVerdict:
+        assert self._checkpoints is not None
+        with self._storage.within(PATIENCE_SECONDS):
+            self._checkpoints.complete(self._saved_step or self._last_step())
+        self._progress.state = "completed"
+        if self._newest_known is not None and self._newest_known.has_save:
+            have = words.newest(self._saved_step, is_there=self._has_saved)
+            message = f"the program ended with exit code 0; {have}"
+            return FolderVerdict("completed", message, reasons.COMPLETED, self._saved_step, self._saved_step)
+        return FolderVerdict("completed", words.nothing_saved(self._root), reasons.NOTHING_SAVED)
 
     def _last_step(self) -> int:
         assert self._checkpoints is not None
         return max((commit.step for commit in self._checkpoints.log.state.commits[-1:]), default=0)
 
-    def _commit_rest(self, *, clean: bool) -> bool:
+    def _commit_rest(self, ended: Mapping[int, Ended]) -> bool:
         """Commit what is left, in at most three tries. True if nothing is left."""
+        has_ended = all(one.code == 0 for one in ended.values())
         for _ in range(3):  # the storage may fail for a while, and a process that outlives the program may still write
-            if (seen := self._take_look()) is None:
+            if (view := self._view()) is None:
                 continue
-            due = self._moment.last(clean=clean)
-            if due is None or self._try(due, seen):
+            if self._nodes.others and (why := self._same_save.why_wait(view.seen, has_ended=has_ended)):
+                self._failed(f"the last files are not saved: {why}")
+                return False
+            if self._try(view, clean=ended[0].code == 0):
                 return True
         return False
 
-    def _leave(self, signalled_at: float) -> None:
-        """Write the verdict and hand over. A program that saves on the signal loses no step, others may lose some."""
+    def _leave(self, signalled_at: float) -> FolderVerdict:
+        """Hand over. A program that saves on the signal loses no step, others may lose some."""
         assert self._checkpoints is not None
         self._progress.state = "left"
-        if self._saved is not None and self._saved_at >= signalled_at:
-            self._write_verdict("saved", words.saved_on_notice(self._saved_step), step=self._saved_step)
+        if self._has_committed and self._saved_at >= signalled_at:
+            said = words.saved_on_notice(self._saved_step)
+            verdict = FolderVerdict("saved", said, step=self._saved_step, saved_step=self._saved_step)
         else:
-            self._write_verdict("left", words.left(self._saved_step, is_there=self._has_saved))
-        left = min(HAND_OVER_SECONDS, max(0.0, self.deadline - time.monotonic()))
+            said = words.left(self._saved_step, is_there=self._has_saved)
+            verdict = FolderVerdict("left", said, saved_step=self._saved_step)
+        verdict.write(self._environment)  # before a storage that is slow
+        left = min(HAND_OVER_SECONDS, max(0.0, self._launcher.seconds_left))
         try:
             with self._storage.within(left, at_most=left):
                 self._checkpoints.hand_over()
         except StorageError as error:
             say(f"the handover is not recorded ({error}); the next attempt raises its fence without it")
-
-    def _write_verdict(self, result: Any, message: str, reason: str = "", *, step: int | None = None) -> None:
-        folder, saved = self._environment.verdict_folder, self._saved_step
-        write_rank_verdict(folder, 0, result, reason=reason, message=message, step=step, saved_step=saved)
+        return verdict
 
     def refuse(self, error: HoldfastTrainError) -> int:
         """Write the verdict of `error`. The exit code."""
         say(f"{error.reason}: {error}")
-        self._write_verdict(error.outcome, str(error), error.reason)
+        verdict = FolderVerdict(error.outcome, str(error), error.reason, saved_step=self._saved_step)
+        verdict.write(self._environment)
+        self._nodes.tell({"do": "refuse", "verdict": verdict.as_message(), "code": error.exit_code})
         self._progress.state = "completed" if isinstance(error, AlreadyCompleteError) else "left"
         if self._reporter is not None:
             self._reporter.finish(FAREWELL_SECONDS)
         return error.exit_code
-
-
-def _listen(writer: FolderWriter) -> None:
-    """Pass the launcher's commands on; None at the end of its input."""
-    for line in sys.stdin:
-        command = json.loads(line)
-        writer.finish_by(command["seconds"])
-        writer.inbox.put(command)
-    writer.inbox.put(None)
-    if math.isinf(writer.deadline):  # the launcher is gone, and the program too: nothing may go on
-        os._exit(1)
 
 
 def main() -> int:
@@ -409,27 +493,33 @@ def main() -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     environment = Environment.read()
-    if environment is None or environment.settings.folder is None:
-        say(f"{variables.JOB}, and folder in {variables.SETTINGS}, must be set: the launcher starts this process")
+    if environment is None or environment.settings.folder is None or environment.settings.checkpoint_uri is None:
+        say(
+            f"{variables.JOB}, and folder and checkpointUri in {variables.SETTINGS}, must be set: the launcher does "
+            f"that when it starts this process"
+        )
         return 78
-    writer = FolderWriter(environment, Path(environment.settings.folder), out)
-    threading.Thread(target=_listen, args=(writer,), name="holdfast-launcher", daemon=True).start()
+    launcher = Launcher(out)
+    root = Path(environment.settings.folder)
+    kind = Follower if environment.node_rank else FolderWriter
+    writer: Follower | FolderWriter = kind(environment, root, launcher)
+    launcher.listen()
     beside_program = sys.argv[1:] == ["again"]
     try:
-        writer.prepare(beside_program=beside_program)
+        newest = writer.prepare(beside_program=beside_program)
     except HoldfastTrainError as error:
         if beside_program and not isinstance(error, (FencedError, AlreadyCompleteError)):
             say(f"{error.reason}: {error}")
             return error.exit_code  # the launcher tries again
         code = writer.refuse(error)
-        writer.tell("fenced" if beside_program else "refused", exitCode=code)
+        launcher.tell("fenced" if beside_program else "refused", exitCode=code)
         return code
-    writer.tell("ready", newest=writer.newest)
+    launcher.tell("ready", newest=newest)
     try:
         return writer.run()
     except HoldfastTrainError as error:
         code = writer.refuse(error)
-        writer.tell("fenced")
+        launcher.tell("fenced")
         return code
 
 

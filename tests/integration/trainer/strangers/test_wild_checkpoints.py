@@ -150,7 +150,7 @@ def test_a_save_is_deleted_while_it_is_read(tmp_path: Path) -> None:
         shutil.rmtree(path.parent)
         return seen
 
-    assert place.commits.commit(look(place.root).files, again, frozenset()) is not None
+    assert place.commit_files(look(place.root).files, again, frozenset()) is not None
     assert (place.index.newest, place.index.step) == ("step-10", 10)
 
 

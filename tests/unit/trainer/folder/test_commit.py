@@ -109,7 +109,7 @@ def test_another_attempt_goes_on(tmp_path: Path) -> None:
     shutil.rmtree(first.root)
     second = SavedFolder(tmp_path, attempt=2)
     done = second.put_back(second.root)
-    second.commits.begin(second.index, done.files)
+    second.capture.begin(second.index, done.files)
     assert second.commit() is None
     with (second.root / "log").open("ab") as opened:
         opened.write(b"more\n")
@@ -296,7 +296,7 @@ def test_a_log_that_grows_while_it_is_read(tmp_path: Path, monkeypatch: pytest.M
 
     with read_hook(monkeypatch, path, grow):
         committed(place, moving=frozenset(["log"]))
-    assert place.commits.unread == set()
+    assert place.capture.unread == set()
     place.put_back(tmp_path / "other")
     assert (tmp_path / "other/log").read_bytes() == whole
     before = path.read_bytes()
@@ -331,13 +331,13 @@ def test_a_file_that_is_rewritten_all_the_time(
         write(place.root / "other", b"%d" % number)
         with read_hook(monkeypatch, path, rewrite):
             committed(place, moving=frozenset(["state"]))
-        assert place.commits.unread == {"state"}
+        assert place.capture.unread == {"state"}
         place.put_back(to := tmp_path / f"other-{number}")
         wanted = {"other": b"%d" % number} | ({"state": b"0"} if was_committed else {})
         assert content(to) == wanted
     assert len(place.checkpoints.log.state.commits) >= committed_before
     committed(place, moving=frozenset(["state"]))
-    assert place.commits.unread == set()
+    assert place.capture.unread == set()
     assert place.index.files.keys() == {"other", "state"}
 
 
@@ -384,7 +384,7 @@ def test_an_error_in_an_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
             patched.setattr(place.storage, name, hook)
         with pytest.raises(type(error)):
             place.commit()
-    assert place.commits.before is None
+    assert place.capture.before is None
     committed(place)
     assert place.stored < 10 * MIB + INDEX
     place.put_back(tmp_path / "other")

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast_train.errors import CheckpointCorruptError
-from holdfast_train.folder.index import Chunk, Index, Saved, decode, encode
-from holdfast_train.folder.look import File
+from holdfast_train.folder import index
+from holdfast_train.folder.index import Chunk, Index, Saved, check_fits, decode, encode
+from holdfast_train.folder.look import File, TooMuchError
 from holdfast_train.format.manifest import PART_BYTES, Part
 
 PARTS = (Part("data/1", 100, 1, ()), Part("data/2", 50, 1, ()))
@@ -211,3 +212,29 @@ def test_what_is_no_index_of_the_first_form(data: bytes) -> None:
 def test_a_file_of_the_first_form_without_end(size: int) -> None:
     with pytest.raises(CheckpointCorruptError):
         decode(first(["a/x", size, 0, 0, None]), ())
+
+
+# Breaks if a file that only nodes without one of their own find may lead out of the folder, or to bytes that are not
+# there, because the first node has another one in its place.
+@pytest.mark.parametrize("wrong", [["a", 10, 0, 0o644, None, [7], 0], ["a", 11, 0, 0o644, None, [0], 0]])
+def test_a_file_that_the_first_node_hides_is_checked(wrong: list[Any]) -> None:
+    right = ["a", 10, 0, 0o644, None, [0], 0]
+    decode(body(right, nodes=2, own=[[right]]), PARTS)
+    with pytest.raises(CheckpointCorruptError):
+        decode(body(wrong, nodes=2, own=[[right]]), PARTS)
+
+
+# Breaks if folders are committed that together are more than any node could be given at the next start: the checkpoint
+# would count as a broken one.
+def test_folders_that_are_too_much_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {name: Saved(File(name, 10, 0, 0o644), (0,)) for name in ("a", "b")}
+    other = {"c": Saved(File("c", 10, 0, 0o644), (0,))}
+    known = Index(files, (Chunk(SHA, 0, 0, 10),), PARTS, nodes=2, own=({}, other))
+    monkeypatch.setattr(index, "MOST_BYTES", 30)
+    monkeypatch.setattr(index, "MOST_FILES", 3)
+    check_fits(known)
+    assert decode(encode(known), PARTS) == known
+    for name, most in (("MOST_BYTES", 29), ("MOST_FILES", 2)):
+        with monkeypatch.context() as patch, pytest.raises(TooMuchError):
+            patch.setattr(index, name, most)
+            check_fits(known)

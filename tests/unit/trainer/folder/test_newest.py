@@ -29,7 +29,7 @@ class Seen(SavedFolder):
     def resume(self) -> None:
         """Another start, on another node: all is put back into an empty folder."""
         done = self.put_back(self.root)
-        self.commits.begin(self.index, done.files)
+        self.capture.begin(self.index, done.files)
         self.newest.begin(self.index, done.files, {})
 
     @property

@@ -105,13 +105,13 @@ def test_something_else_in_its_place(tmp_path: Path, kind: str) -> None:
 def test_a_note_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = SavedFolder(tmp_path / "job")
     note = Note(place.root, PREFIX)
-    commits = FolderCommits(place.checkpoints, place.storage, place.root, place.newest, note=note)
+    place.commits = FolderCommits(place.checkpoints, place.storage, note=note)
     archive(place.root / "last.pt")
     note.note_commits(("a",))
     monkeypatch.setattr("holdfast_train.folder.note.os", FullVolume())
     note.note_commits(("b",))
     assert not read(place.root).is_at("a")
-    assert commits.commit(look(place.root).files, lambda: look(place.root), frozenset()) is not None
+    assert place.commit() is not None
     assert [path.name for path in place.root.iterdir()] == ["last.pt"]
 
 
@@ -122,7 +122,7 @@ def test_a_commit_of_which_nobody_knows_whether_it_took_effect(
 ) -> None:
     place = SavedFolder(tmp_path)
     note = Note(place.root, place.storage.uri)
-    place.commits = FolderCommits(place.checkpoints, place.storage, place.root, place.newest, note=note)
+    place.commits = FolderCommits(place.checkpoints, place.storage, note=note)
     archive(place.root / "a")
     place.commit()
     first = place.checkpoints.newest()

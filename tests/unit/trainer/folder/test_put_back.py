@@ -331,7 +331,7 @@ def test_the_next_commit_after_one_of_the_first_form(tmp_path: Path) -> None:
     """Breaks if a training cannot go on with the new form, or if data of the old one stays for ever."""
     place = FirstForm(tmp_path)
     done = place.put_back(place.root)
-    place.commits.begin(place.index, done.files)
+    place.capture.begin(place.index, done.files)
     assert place.commit() is not None
     assert place.commit() is None
     assert place.stored < 3 * MIB  # the two models are one now

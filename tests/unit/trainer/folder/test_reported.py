@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.trainer.folders import SavedFolder, hugging_face, identity
 
+from holdfast_train.folder.commit import FolderCommits
 from holdfast_train.folder.reported import Reported, row_of
 from holdfast_train.pod.launcher.progress.noted_progress import FILE, NotedProgress
 from holdfast_train.series.history import read_history
@@ -34,7 +35,7 @@ class Attempt:
         self.note = NotedProgress(str(verdicts)).note
         self.reported = Reported(str(verdicts), RetryingStorage(self.store), identity(number))
         self.reported.resumed = resumed
-        self.saved.commits.reported = self.reported
+        self.saved.commits = FolderCommits(self.saved.checkpoints, self.store, reported=self.reported)
 
     def train(self, *steps: int) -> None:
         for step in steps:

@@ -80,7 +80,7 @@ def test_a_storm(tmp_path: Path) -> None:
 
     (place.root / "gone").unlink()
     (place.root / "changed").write_text("other bytes")
-    assert place.commits.commit(seen.files, again, frozenset(), is_storm=True) is not None
-    assert not place.commits.unread
+    assert place.commit_files(seen.files, again, frozenset(), is_storm=True) is not None
+    assert not place.capture.unread
     place.put_back(tmp_path / "new")
     assert content(tmp_path / "new") == {"kept": b"kept", "changed": b"other bytes"}

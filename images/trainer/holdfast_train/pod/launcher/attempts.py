@@ -3,6 +3,9 @@
 The pods of a training meet at the operator. When each launcher has said that it is ready, all get the same order: the
 number of an attempt, and where rank 0 listens. When one of them loses its program or its node, the others end theirs,
 and all meet again. The pods stay.
+
+With `checkpoint.folder` each attempt has a writer of its own on each node. From the order to start until the writer has
+ended, the launcher tells the operator that it works for the attempt, and takes an order to regroup.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from holdfast_protocol import reasons, settings, variables
 from holdfast_protocol.member import LEAVE, MOST_IMPORTS, READY, RUNNING, START, MemberOrder, MemberReport
@@ -37,6 +41,9 @@ from .verdict import End, classify
 from .verdict_files import say, verdict_folder
 from .warm.spare import Spare
 from .warm.told import LIBRARIES
+
+if TYPE_CHECKING:
+    from .folder_writer import Run
 
 KILL_SECONDS = 30.0  # for processes to end after SIGKILL: one that hangs in a driver does not
 HOOK = Path(__file__).resolve().parents[1]  # the file of the launcher, which has sitecustomize beside this package
@@ -227,16 +234,14 @@ class _Attempts:
             self._attempt = order.attempt
             say(f"attempt {order.attempt} starts: node {self._member.rank} of {self._member.nodes}")
             call = self._call(self._running, partial(self._regroup, program, folder))
+            call.start()
             if self._kept is not None:
                 self._kept.expect_program()
-            others = self._starter.processes
-            beside = self._starter.beside(program, environment, folder)
-            with LeftRanks(folder, program.end_left, others), beside:
-                end = program.run(
-                    folder,
-                    on_start=call.start,
-                    end_rest=lambda: stuck.extend(end_descendants(KILL_SECONDS, others(), but=self._process.kept)),
-                )
+            run = partial(self._run_program, program, environment, folder, stuck)
+            if settings.read(environment).folder:
+                end = self._run_with_folder(program, self._variables(order, folder), folder, run, stuck)
+            else:
+                end = run()
             call.stop()
         self._listen()
         if stuck:
@@ -244,6 +249,33 @@ class _Attempts:
         verdict = classify(end)
         is_last = verdict.outcome in FINAL or program.signalled_at is not None
         return verdict, not is_last and not stuck
+
+    def _run_program(
+        self,
+        program: Program,
+        environment: dict[str, str],
+        folder: str | None,
+        stuck: list[int],
+        on_start: Callable[[], None] = lambda: None,
+    ) -> End:
+        """Run the program, and end what it leaves. `stuck` gets the processes that do not end."""
+        beside = self._starter.beside(program, environment, folder)
+        with LeftRanks(folder, program.end_left, program.others), beside:
+            return program.run(folder, on_start=on_start, end_rest=partial(self._end_rest, program, stuck))
+
+    def _run_with_folder(
+        self, program: Program, environment: dict[str, str], folder: str | None, run: Run, stuck: list[int]
+    ) -> End:
+        """Run the program with a writer of its folder, and end what the writer leaves."""
+        from .folder_writer import run_with_folder  # noqa: PLC0415 - other jobs need none of its imports
+
+        end = run_with_folder(program, environment, folder, run)
+        if not stuck:
+            self._end_rest(program, stuck)
+        return end
+
+    def _end_rest(self, program: Program, stuck: list[int]) -> None:
+        stuck.extend(end_descendants(KILL_SECONDS, program.others(), but=self._process.kept))
 
     def _variables(self, order: MemberOrder, folder: str | None = None) -> dict[str, str]:
         """The environment of an attempt. Each has a folder of its own, so that verdicts of another one do not count."""

@@ -7,6 +7,7 @@ neither. It gets no signal: the launcher tells it when the program has ended.
 from __future__ import annotations
 
 import json
+import math
 import queue
 import signal
 import subprocess
@@ -14,47 +15,76 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from typing import Any, Protocol
 
-from holdfast_protocol import variables
+from holdfast_protocol import reasons, variables
 from holdfast_protocol.rank_verdict import RankVerdict
+from holdfast_protocol.verdict import WRITER_SECONDS
 
 from .library import library_command
-from .program import MISCONFIGURED, Program, refusal
+from .program import MISCONFIGURED, Beside, Program, refusal
 from .timings import USUAL, Timings
 from .verdict import End
 from .verdict_files import read_rank_verdicts, say
 
 ENDED = "the process that saves checkpoint.folder ends each time that it is started: the last checkpoints are not saved"
+REGROUPED = "checkpoint.folder was not saved on all nodes when the next attempt began"
 AGAIN = "again"  # to a writer that takes the place of one that has ended, beside the program
 AGAIN_MOST = 60.0  # the longest pause before that, in seconds
 
 
-def run_with_folder(program: Program, environment: dict[str, str], folder: str | None) -> End:
-    """Put the newest checkpoint back, run the program, and commit what it wrote. Must run in the main thread."""
+class Run(Protocol):
+    """Runs a program, and calls `on_start` when it runs."""
+
+    def __call__(self, *, on_start: Callable[[], None]) -> End:
+        """How the program ended."""
+
+
+def run_with_folder(program: Program, environment: dict[str, str], folder: str | None, run: Run | None = None) -> End:
+    """Put the newest checkpoint back, run the program, and commit what it wrote. Must run in the main thread.
+
+    `run` runs the program, which is `program.run` if it is not given. With several nodes, the writers of all nodes put
+    back together, and commit together.
+    """
     program.listen()
-    writer = FolderWriter(environment)
-    refused = writer.start(folder, lambda: program.signalled_at)
-    if refused is not None:
-        return refused
-    if writer.newest:
-        program.inform(variables.NEWEST_CHECKPOINT, writer.newest)
-    program.not_of_it = writer.processes
-    end = program.run(folder, on_start=lambda: writer.on_fenced(program.end_left))
-    writer.finish(end, lambda: program.deadline - time.monotonic())
+    program.beside = writer = FolderWriter(environment, on_leave=program.leave)
+    try:
+        end = writer.start(folder, program.given_up)
+        if end is not None:
+            return end
+        if writer.newest:
+            program.inform(variables.NEWEST_CHECKPOINT, writer.newest)
+        writer.pass_on(lambda: program.signalled_at)
+        run = run or partial(program.run, folder)
+        end = run(on_start=lambda: writer.on_fenced(program.end_left))
+        latest = math.inf
+        if end.code != 0 and end.signalled_at is None and variables.has_several_nodes(environment):
+            latest = time.monotonic() + WRITER_SECONDS  # the operator, and the other nodes, do not know of the end yet
+        writer.finish(end, lambda: min(program.deadline, latest) - time.monotonic())
+    finally:
+        writer.kill()
+        program.beside = Beside()
     ranks = read_rank_verdicts(folder)
-    if end.code == 0 and end.signalled_at is None and all(rank.result == "running" for rank in ranks):
+    if end.code == 0 and all(rank.result == "running" for rank in ranks):
+        if program.leaves_since is not None:  # it may have come after the end of the program
+            return end._replace(ranks=ranks, signalled_at=program.leaves_since)
         saved = max((rank.saved_step for rank in ranks if rank.saved_step is not None), default=None)
-        ranks = (RankVerdict(0, "failed", "FolderWriterEnded", ENDED, None, saved, time.time()),)
+        reason, why = ("FolderWriterEnded", ENDED) if program.ordered_at is None else (reasons.REGROUPED, REGROUPED)
+        ranks = (RankVerdict(0, "failed", reason, why, None, saved, time.time()),)
     return end._replace(ranks=ranks)
 
 
-class FolderWriter:
+class FolderWriter(Beside):
     """The writer process. If it ends while the program runs, another one takes its place."""
 
-    def __init__(self, environment: dict[str, str], *, timings: Timings = USUAL) -> None:
+    def __init__(
+        self, environment: dict[str, str], *, on_leave: Callable[[], None] = lambda: None, timings: Timings = USUAL
+    ) -> None:
+        """`on_leave` is called when the program has to leave: the operator, or another node, has told the writer."""
         self._environment = environment
+        self._on_leave = on_leave
         self._timings = timings
         # Not a SimpleQueue: before Python 3.13 its `get` never ends if a handler of signals outlasts the timeout.
         self._lines: queue.Queue[str | None] = queue.Queue()
@@ -65,27 +95,41 @@ class FolderWriter:
         self._command = ""
         self._has_ended = threading.Event()  # the program
         self._is_over = False  # no other process takes the place of this one
+        self._pids: set[int] = set()  # of all processes that there were
         self.newest = ""  # the path of the checkpoint that is there when the program starts
 
     def processes(self) -> tuple[int, ...]:
-        """The writer."""
-        return () if self._process is None else (self._process.pid,)
+        process = self._process
+        return () if process is None or process.returncode is not None else (process.pid,)
 
-    def start(self, folder: str | None, signalled_at: Callable[[], float | None]) -> End | None:
-        """Start the writer, and wait until the program may start: None. Otherwise the end without a program."""
-        self._process = process = self._open()
+    def has_written(self, verdict: RankVerdict) -> bool:
+        return verdict.pid in self._pids
+
+    def unchanged(self) -> AbstractContextManager[object]:
+        return self._lock
+
+    def start(self, folder: str | None, given_up: Callable[[], End | None]) -> End | None:
+        """Start the writer, and wait until the program may start: None. Otherwise the end without a program.
+
+        `given_up`: the end if the program must not start any more.
+        """
+        process = self._open()
+        self._take(process)
         threading.Thread(target=self._keep, args=(process,), name="holdfast-folder", daemon=True).start()
-        while True:
-            try:
+        state: str | None = ""
+        while state != "ready":
+            with suppress(queue.Empty):
                 state = self._lines.get(timeout=self._timings.folder_writer_look)
-            except queue.Empty:
-                if (at := signalled_at()) is not None:
-                    process.kill()
-                    return End(None, signal.SIGTERM, at)
-                continue
-            if state == "ready":
-                return None
-            return self._refused(process.wait(), folder)
+                if state != "ready":
+                    return self._refused(process.wait(), folder)
+            if (end := given_up()) is not None:
+                self.kill()
+                return end
+        return None
+
+    def _take(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._pids.add(process.pid)
 
     def _open(self, *arguments: str) -> subprocess.Popen[str]:
         # The writer inherits that these signals wait, until it ignores them: they are for the program.
@@ -124,7 +168,7 @@ class FolderWriter:
         command["seconds"] = None if left == float("inf") else max(0.0, left)
         with self._lock:
             self._command = json.dumps(command) + "\n"
-            self._tell()
+            self._tell(self._command)
         self._has_ended.set()
         while seconds_left() > 0:
             try:
@@ -136,18 +180,34 @@ class FolderWriter:
             if state in ("done", None):
                 break
         else:
-            say("the grace is over before the last checkpoint of checkpoint.folder is saved")
+            say("the time is over before the last checkpoint of checkpoint.folder is saved")
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill the writer, if there is one. No other process takes its place."""
         with self._lock:
             self._is_over = True
-            assert self._process is not None
-            self._process.kill()
+            if self._process is not None:
+                self._process.kill()
 
-    def _tell(self) -> None:
-        """Send the command, if there is one, to the process; if that has ended, the next one gets it."""
+    def pass_on(self, signalled_at: Callable[[], float | None]) -> None:
+        """Tell the writer when the program has got the signal to leave: the programs of all nodes have to."""
+        threading.Thread(target=self._pass_on, args=(signalled_at,), name="holdfast-notice", daemon=True).start()
+
+    def _pass_on(self, signalled_at: Callable[[], float | None]) -> None:
+        while signalled_at() is None:
+            if self._has_ended.wait(self._timings.folder_writer_look):
+                return
+        with self._lock:
+            if not self._command and not self._is_over:
+                self._tell(json.dumps({"do": "leave", "signalledAt": signalled_at()}) + "\n")
+
+    def _tell(self, command: str) -> None:
+        """Send a command, if it is not empty, to the process; if that has ended, the next one gets the last one."""
         assert self._process is not None
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.write(self._command)
+            self._process.stdin.write(command)
             self._process.stdin.flush()
 
     def _keep(self, process: subprocess.Popen[str]) -> None:
@@ -164,8 +224,9 @@ class FolderWriter:
                     break
                 tries -= bool(self._command)
                 try:
-                    self._process = process = self._open(AGAIN)
-                    self._tell()
+                    process = self._open(AGAIN)
+                    self._take(process)
+                    self._tell(self._command)
                 except OSError as error:  # the container is at its limit of processes, or of memory
                     say(f"it cannot be started ({error}); the next try follows")
             says = self._read(process)  # nothing more of one that has ended
@@ -182,6 +243,9 @@ class FolderWriter:
                 told = json.loads(line)
             except ValueError:  # it was killed inside of a line
                 break
+            if told["state"] == "leave":
+                self._on_leave()
+                continue
             says.append(told["state"])
             self.newest = told.get("newest", "")
             if says[-1] == "fenced":

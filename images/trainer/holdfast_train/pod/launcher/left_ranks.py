@@ -30,7 +30,7 @@ def have_left(verdicts: Iterable[RankVerdict], running: Callable[[], Collection[
 class LeftRanks:
     """Inside `with`, a thread looks at the verdicts in `folder`, and calls `end` if the ranks have left.
 
-    `others`: children of this process that belong to no program.
+    `others`: children of this process that belong to no program. What they write is not the verdict of a rank.
     """
 
     def __init__(
@@ -57,13 +57,18 @@ class LeftRanks:
 
     def _run(self) -> None:
         while self._folder and not self._over.wait(self._timings.left_ranks_look):
-            if have_left(read_rank_verdicts(self._folder), lambda: descendants(os.getpid())):
+            if have_left(self._ranks(), lambda: descendants(os.getpid())):
                 if not self._over.wait(self._timings.left_ranks_linger) and not self._goes_on():
                     say("all ranks of this node have left, and the program has not ended: it is ended")
                     self._end()
                 return
 
+    def _ranks(self) -> list[RankVerdict]:
+        """The verdicts of the program's ranks."""
+        others = self._others()
+        return [one for one in read_rank_verdicts(self._folder) if one.pid not in others]
+
     def _goes_on(self) -> bool:
         """True if the program has started something since its ranks left, such as the next command of a shell."""
-        left_at = max(one.at for one in read_rank_verdicts(self._folder))
+        left_at = max(one.at for one in self._ranks())
         return any(started_at(pid) > left_at for pid in descendants(os.getpid(), self._others()))

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from holdfast_protocol import reasons, settings, variables
 from holdfast_protocol.hang import Hang
+from holdfast_protocol.rank_verdict import RankVerdict
 from holdfast_protocol.verdict import WRITER_SECONDS
 
 from .room import killed_processes
@@ -121,6 +122,22 @@ class KeptProcess:
         """Let a process that is back end by itself: this pod has to go."""
 
 
+class Beside:
+    """A process of Holdfast beside the program: here there is none. `folder_writer.FolderWriter` has one."""
+
+    def processes(self) -> tuple[int, ...]:
+        """The process, a child of the launcher, if it has not ended."""
+        return ()
+
+    def has_written(self, verdict: RankVerdict) -> bool:
+        """True if the verdict is not of a rank, but of this process, or of one whose place it has taken."""
+        return False
+
+    def unchanged(self) -> contextlib.AbstractContextManager[object]:
+        """Inside `with`, no other process takes the place of this one."""
+        return contextlib.nullcontext()
+
+
 class Program:
     """Runs one command to its end. `signalled_at` is set when SIGTERM or SIGINT came.
 
@@ -145,18 +162,21 @@ class Program:
         self._kept = kept or KeptProcess()
         self._grace = grace
         self._environment = environment
-        self._running = Forwarding(self._starter.processes, shutdown_timeout(grace))
+        self.beside = Beside()
+        self._running = Forwarding(self.others, shutdown_timeout(grace))
         self._leave_now: Path | None = None
         self._first_signal, self._deadline = 0.0, math.inf
         self._pid = 0
         self._has_ended, self._ending = threading.Event(), threading.Lock()
         self._is_back = False  # the process waits for the next attempt
         self._regrouped_at: float | None = None
+        self.ordered_at: float | None = None
+        """When the order came that a newer attempt begins, or that none follows, in seconds since 1970."""
         self._stalled = ""  # how the program hangs
         self._hang: Hang | None = None
         self._outputs: tuple[Tee, ...] = ()
         self.signalled_at: float | None = None
-        self.not_of_it: Callable[[], Collection[int]] = tuple  # children of the launcher beside the program
+        self._asked_at: float | None = None  # to leave, although this pod may stay
 
     @property
     def deadline(self) -> float:
@@ -169,12 +189,27 @@ class Program:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
+    @property
+    def leaves_since(self) -> float | None:
+        """When the program was told to leave; None if it was not."""
+        return self.signalled_at if self._asked_at is None else self._asked_at
+
+    def leave(self) -> None:
+        """Send the program SIGTERM, because all of its nodes have to save; this pod may stay. Any thread may call this.
+
+        Nothing after a signal. The program has the grace for it.
+        """
+        if self.leaves_since is None:
+            self._asked_at = time.time()
+            self._deadline = min(self._deadline, time.monotonic() + self._grace - MARGIN_SECONDS)
+            self._forward(signal.SIGTERM)
+
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
         if self.signalled_at is None:
             self.signalled_at, self._first_signal = time.time(), now
             self._deadline = min(self._deadline, now + self._grace - MARGIN_SECONDS)
-            self._forward(number)
+            self._forward(number, again=self._asked_at is None)
         elif now - self._first_signal >= SETTLE_SECONDS:
             self._first_signal, self._deadline = math.inf, min(self._deadline, now + NOW_SECONDS)  # no third one
             try:  # before the signal: torchrun and others add signals, so a rank cannot count them
@@ -189,7 +224,8 @@ class Program:
         """Signal the program. `again`: those processes too that were signalled before."""
         folder = None if self._leave_now is None else str(self._leave_now.parent)
         # Ranks with the library keep their workers of data loaders, and torchrun looks after its ranks.
-        self._running.forward(number, again=again, spares_ranks=not read_rank_verdicts(folder))
+        has_library = any(not self.beside.has_written(one) for one in read_rank_verdicts(folder))
+        self._running.forward(number, again=again, spares_ranks=not has_library)
 
     def run(
         self,
@@ -208,16 +244,19 @@ class Program:
             self._leave_now.unlink(missing_ok=True)  # an earlier launcher may have left it in a shared folder
         self.listen()
         killed = killed_processes() - self._starter.oom_kills
-        try:
-            running = self._kept.go_on(self._environment)
-            if running is None:
-                running = Running.of(self._starter.start(self._command, self._environment), self._environment)
-        except OSError as error:
-            return self._not_started(error)
-        child, out, err, _ = running
-        self._pid = child.pid
-        self._running.add(child.pid)
-        if self.signalled_at is not None and not self._running.is_told(child.pid):  # it came before the start
+        with self._ending:  # an order to regroup comes before the start, or finds what it has to end
+            if self.ordered_at is not None:
+                return self._regrouped_before_start(self.ordered_at)
+            try:
+                running = self._kept.go_on(self._environment)
+                if running is None:
+                    running = Running.of(self._starter.start(self._command, self._environment), self._environment)
+            except OSError as error:
+                return self._not_started(error)
+            child, out, err, _ = running
+            self._pid = child.pid
+            self._running.add(child.pid)
+        if self.leaves_since is not None and not self._running.is_told(child.pid):  # it came before the start
             self._forward(signal.SIGTERM)
         out.on_data, err.on_data = self._listeners
         self._outputs = (out, err)
@@ -229,12 +268,13 @@ class Program:
         else:
             child.returncode = code  # Popen must not wait for a reaped process
         self._wait_for_orphans(verdict_folder)
-        left = self._left(verdict_folder) if code == 0 and self.signalled_at is None and not self._is_back else ()
+        left = self._left(verdict_folder) if code == 0 and self.leaves_since is None and not self._is_back else ()
         ended_at = time.monotonic()
         wait_for_writers(verdict_folder, lambda: min(ended_at + WRITER_SECONDS, self._deadline) - time.monotonic())
         if self._stalled:
             self._end_what_hangs()
-        end_rest()
+        with self.beside.unchanged():
+            end_rest()
         read = Tee.turn_page if self._is_back else Tee.finish
         lines = last_lines(read(err, DRAIN_SECONDS), read(out, DRAIN_SECONDS))
         by_code, by_signal = (code, None) if code >= 0 else (None, -code)
@@ -242,7 +282,7 @@ class Program:
         return End(
             by_code,
             by_signal,
-            self.signalled_at,
+            self.leaves_since,
             ranks,
             lines,
             regrouped_at=self._regrouped_at,
@@ -252,6 +292,15 @@ class Program:
             left=left,
         )
 
+    def given_up(self) -> End | None:
+        """The end of a command that was not started, and must not be any more: a signal, or an order, came before."""
+        if self.leaves_since is not None:
+            return End(None, signal.SIGTERM, self.leaves_since)
+        return None if self.ordered_at is None else self._regrouped_before_start(self.ordered_at)
+
+    def _regrouped_before_start(self, at: float) -> End:
+        return End(None, signal.SIGKILL, self.signalled_at, regrouped_at=at)
+
     def inform(self, name: str, value: str) -> None:
         """Give the program a variable, before its start."""
         self._environment[name] = value
@@ -259,17 +308,19 @@ class Program:
     def _end_what_hangs(self) -> None:
         from .process_tree import end_descendants  # noqa: PLC0415 - only after a hang
 
-        end_descendants(STALLED_SECONDS, self._others())
+        with self.beside.unchanged():
+            end_descendants(STALLED_SECONDS, self.others())
 
     def _left(self, folder: str | None) -> tuple[str, ...]:
         """The names of processes that the program left; Holdfast's own writers end after it."""
         from .process_tree import names_of_left  # noqa: PLC0415 - only a program that ends by itself needs it
 
-        return names_of_left(LEFT_SECONDS, [*self._others(), *read_writers(folder)])
+        with self.beside.unchanged():
+            return names_of_left(LEFT_SECONDS, [*self.others(), *read_writers(folder)])
 
-    def _others(self) -> list[int]:
+    def others(self) -> list[int]:
         """Children of the launcher that belong to no program."""
-        return [*self._starter.processes(), *self.not_of_it()]
+        return [*self._starter.processes(), *self.beside.processes()]
 
     @property
     def pid(self) -> int:
@@ -277,14 +328,18 @@ class Program:
         return self._pid
 
     def regroup(self, verdict_folder: str | None) -> None:
-        """End the command, because a newer attempt begins; nothing if it has ended. Another thread calls this.
+        """End the command, because a newer attempt begins, or do not start it. Another thread calls this.
 
         A checkpoint that is on its way, and a program that can come back, get NOW_SECONDS before the command is killed.
-        `end_rest` of `run` ends what the command leaves.
+        `end_rest` of `run` ends what the command leaves. If the command has ended, only `deadline` changes: what is
+        still to be saved gets NOW_SECONDS.
         """
         self._deadline = min(self._deadline, time.monotonic() + NOW_SECONDS)
         attempt = self._environment.get(variables.ATTEMPT, "")
         with self._ending:
+            self.ordered_at = self.ordered_at or time.time()
+            if not self._pid:
+                return
             is_asked = not self._has_ended.is_set() and self._kept.ask(self._pid, attempt)
             if is_asked:
                 self._regrouped_at = time.time()
@@ -307,7 +362,7 @@ class Program:
             return contextlib.nullcontext()
         from .stall_watch import StallWatch  # noqa: PLC0415 - a program that is not watched needs none of its imports
 
-        return StallWatch(folder, self._environment, partial(self._end_stalled, folder))
+        return StallWatch(folder, self._environment, partial(self._end_stalled, folder), self.others)
 
     def _end_stalled(self, folder: str | None, how: str, *, only_own: bool) -> bool:
         """Kill the command, because its training hangs; nothing after a signal, which has an end of its own.
@@ -316,14 +371,14 @@ class Program:
         """
         from .hang.record import record, waits_for_other_nodes  # noqa: PLC0415 - only after a hang
 
-        if only_own and waits_for_other_nodes(folder, self._others()):
+        if only_own and waits_for_other_nodes(folder, self.others()):
             return False
         with self._ending:
-            if self.signalled_at is not None or self._regrouped_at is not None or self._has_ended.is_set():
+            if self.leaves_since is not None or self._regrouped_at is not None or self._has_ended.is_set():
                 return True
             self._stalled = how
         try:
-            where, self._hang = record(folder, how, self._printed, self._environment, self._others())
+            where, self._hang = record(folder, how, self._printed, self._environment, self.others())
             self._stalled += where
         except OSError as error:  # the program may have changed the files of its ranks: it is ended all the same
             say(f"the evidence of the hang is not complete: {error}")
@@ -337,7 +392,7 @@ class Program:
 
     def _kill(self) -> None:
         """Kill the command. `_ending` is taken, so the number of the process belongs to no other one."""
-        if not self._has_ended.is_set():
+        if self._pid and not self._has_ended.is_set():
             with contextlib.suppress(PermissionError):
                 os.kill(self._pid, signal.SIGKILL)
 
@@ -376,7 +431,7 @@ class Program:
             for pid in self._running:
                 if not Path(f"/proc/{pid}").exists():
                     self._running.forget(pid)
-            if self.signalled_at is not None and all(v.result == "running" for v in read_rank_verdicts(folder)):
+            if self.leaves_since is not None and all(v.result == "running" for v in read_rank_verdicts(folder)):
                 self._forward(signal.SIGTERM, again=False)  # a shell may handle the signal and not pass it on
             if not any(self._running) or time.monotonic() >= self._deadline:
                 return

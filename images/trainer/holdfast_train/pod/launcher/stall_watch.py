@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -139,9 +139,17 @@ class StallWatch:
     On one of several nodes, a program that waits, without a processor, for an evaluation on another node looks like one
     that hangs. So with Auto, `end` ends it only if one of its own ranks is the cause; otherwise it returns False, and
     is called again after the same time.
+
+    What `others` do, children of the launcher that belong to no program, does not count as work of the program.
     """
 
-    def __init__(self, folder: str | None, environment: Mapping[str, str], end: Callable[..., bool]) -> None:
+    def __init__(
+        self,
+        folder: str | None,
+        environment: Mapping[str, str],
+        end: Callable[..., bool],
+        others: Callable[[], Collection[int]] = list,
+    ) -> None:
         stall = settings.read(environment).stall
         self._is_on = stall is not None
         self._folder = folder
@@ -149,6 +157,7 @@ class StallWatch:
         self._is_auto = stall is not None and stall.timeout is None
         self._only_own = self._is_auto and variables.has_several_nodes(environment)
         self._end = end
+        self._others = others
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stall-watch", daemon=True)
 
@@ -167,7 +176,7 @@ class StallWatch:
         work = Work()
         while self._folder and not self._over.wait(LOOK_SECONDS):
             ranks, now = read_pulses(self._folder), time.monotonic()
-            worked = work.look(descendants(os.getpid())) if ranks and self._is_auto else 0.0
+            worked = work.look(descendants(os.getpid(), self._others())) if ranks and self._is_auto else 0.0
             how = self._pace.look(ranks, now, worked=worked)
             if how:
                 if self._end(how, only_own=self._only_own):

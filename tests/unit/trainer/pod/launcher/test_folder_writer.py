@@ -65,9 +65,9 @@ def test_a_signal_whose_handler_takes_longer_than_a_look(monkeypatch: pytest.Mon
         time.sleep(2 * LOOK)
         signalled.append(time.time())
 
-    def signalled_at() -> float | None:
+    def given_up() -> End | None:
         if signalled:
-            return signalled[0]
+            return End(None, signal.SIGTERM, signalled[0])
         signal.setitimer(signal.ITIMER_REAL, LOOK / 4)  # within the next look for a line
         return None
 
@@ -76,7 +76,7 @@ def test_a_signal_whose_handler_takes_longer_than_a_look(monkeypatch: pytest.Mon
     too_late = threading.Timer(20, process.kill)
     too_late.start()
     try:
-        end = FolderWriter({}, timings=Timings(folder_writer_look=LOOK)).start(None, signalled_at)
+        end = FolderWriter({}, timings=Timings(folder_writer_look=LOOK)).start(None, given_up)
         assert end == End(None, signal.SIGTERM, signalled[0])
     finally:
         too_late.cancel()

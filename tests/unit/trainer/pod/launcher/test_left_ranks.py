@@ -79,3 +79,13 @@ def test_a_program_that_ends_by_itself_is_left_alone(tmp_path: Path) -> None:
     assert not ended.is_set()
     with LeftRanks(None, ended.set):
         pass
+
+
+# Breaks if a program is ended because the process that saves its folder has written how the pod leaves.
+@pytest.mark.parametrize(("others", "left"), [([], True), ([2**22 + 1], False)])
+def test_the_verdict_of_a_process_beside_the_program_is_not_one_of_a_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: list[int], left: bool
+) -> None:
+    monkeypatch.setattr("os.getpid", lambda: 2**22 + 1)
+    write_rank_verdict(str(tmp_path), 0, "left")
+    assert have_left(LeftRanks(str(tmp_path), lambda: None, lambda: others)._ranks(), list) is left

@@ -222,3 +222,58 @@ def test_a_program_that_is_stopped_has_not_ended(tmp_path: Path) -> None:
     wait_for(lambda: Path(f"/proc/{program}/stat").read_text().rpartition(")")[2].split()[0] == "T", 30, "the stop")
     os.kill(program, signal.SIGCONT)
     assert process.wait(30) == 4
+
+
+REGROUPED = """
+import math, os
+from holdfast_train.pod.launcher.program import Program
+from holdfast_train.pod.launcher.verdict import classify
+program, killed = Program(["no-such-program"], {}), []
+os.kill = lambda *arguments: killed.append(arguments)
+assert program.given_up() is None
+program.end_left()
+program.regroup(None)
+for end in program.given_up(), program.run(None):
+    print(classify(end).reason, end.start_error, math.isinf(program.deadline), killed)
+"""
+
+
+# Breaks if a program starts although an order to regroup came before, or if that order, or a writer that is fenced,
+# kills the group of processes of the launcher: its program has no number yet.
+def test_an_order_to_regroup_before_the_start() -> None:
+    found = subprocess.run([sys.executable, "-c", REGROUPED], capture_output=True, text=True, timeout=60, check=False)
+    assert (found.stdout, found.stderr) == (2 * "Regrouped None False []\n", "")
+
+
+BESIDE = """
+import contextlib, os, signal, sys
+from holdfast_train.pod.launcher.program import Beside, Program
+from holdfast_train.pod.launcher.signals.forwarding import Forwarding
+from holdfast_train.pod.rank_verdict import write_rank_verdict
+
+class Writer(Beside):
+    is_held = False
+    def has_written(self, verdict): return verdict.rank == 0
+    @contextlib.contextmanager
+    def unchanged(self):
+        self.is_held = True
+        yield
+        self.is_held = False
+
+Forwarding.forward = lambda *_, spares_ranks, **__: print("spares ranks:", spares_ranks)
+program = Program(["true"], {"PATH": "/usr/bin:/bin"})
+program.beside = writer = Writer()
+folder, rank = sys.argv[1], int(sys.argv[2])
+write_rank_verdict(folder, rank, "saved")
+signalled = lambda: program._on_signal(signal.SIGTERM, None)
+program.run(folder, on_start=signalled, end_rest=lambda: print("held:", writer.is_held))
+"""
+
+
+# Breaks if a process that has just taken the place of a writer is killed with what the program leaves, because nobody
+# knows its number yet; or if torchrun, which ends its ranks, gets the signal because a writer has written a verdict.
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_writer_is_no_rank_and_is_not_replaced_while_the_rest_of_the_program_ends(tmp_path: Path, rank: int) -> None:
+    command = [sys.executable, "-c", BESIDE, str(tmp_path), str(rank)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (found.stdout, found.stderr) == (f"spares ranks: {rank == 0}\nheld: True\n", "")

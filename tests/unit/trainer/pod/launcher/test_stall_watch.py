@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -125,6 +126,23 @@ def test_auto_on_several_nodes_asks_again(tmp_path: Path, monkeypatch: pytest.Mo
         wait_for(has_learnt, 60, "two pauses between steps")
         wait_for(lambda: not watch._thread.is_alive(), 60, "the end of the watch")
     assert asked == [True] * 3
+
+
+# Breaks if a training that hangs goes on because the process that saves its folder works beside it.
+def test_what_processes_beside_the_program_do_is_no_work_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left_out, looked = list[object](), threading.Event()
+
+    def below(_: int, without: object) -> list[int]:
+        left_out.append(without)
+        looked.set()
+        return []
+
+    monkeypatch.setattr(stall_watch, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(stall_watch, "descendants", below)
+    with stall_watch.StallWatch(str(tmp_path), pod_variables({}, stall=Stall()), lambda *_, **__: True, lambda: [7]):
+        Pulse(str(tmp_path), 0).beat("training", 1)
+        assert looked.wait(30)
+    assert left_out[0] == [7]
 
 
 # Breaks if a node that waits for another one is asked each second, or never again.
