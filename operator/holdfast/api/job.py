@@ -201,7 +201,8 @@ class Checkpoint(Model):
     folder: MountPath | None = None
     """Folder in the trainer, such as /outputs, into which a program writes that knows nothing of Holdfast. A process
     beside the program commits the whole folder when the program has written a save, and puts it back in place before
-    the program starts. The program decides how often it saves. Default: the program saves with holdfast_train."""
+    the program starts. With several nodes there is one such process, and one folder, on each of them, and they commit
+    together. The program decides how often it saves. Default: the program saves with holdfast_train."""
     exclude: Annotated[tuple[PathPattern, ...], Field(max_length=64)] = ()
     """What in the field folder is neither committed nor put back: names, such as wandb, or paths below it, such as
     run-*/tmp. A * stands for any text, also with slashes. A folder that matches is left out with all that is in it.
@@ -372,13 +373,6 @@ class TrainingJobSpec(Model):
             is_met=lambda spec: not _missing_accelerators(spec),
             got=lambda spec: "no accelerator in " + _missing_accelerators(spec)[0],
             field=".capacity.tiers",
-        ),
-        Rule(
-            allowed="checkpoint.folder needs one node: set trainer.nodes to 1, or save with holdfast_train",
-            cel="!has(self.checkpoint.folder) || self.trainer.nodes == 1",
-            is_met=lambda spec: spec.checkpoint.folder is None or spec.trainer.nodes == 1,
-            got=lambda spec: f"{spec.trainer.nodes} nodes",
-            field=".checkpoint.folder",
         ),
         Rule(
             allowed="checkpoint.peers needs several nodes: set trainer.nodes to 2 or more, or leave peers out",

@@ -56,6 +56,8 @@ class ReportBook:
         """Store a report in place of the one before from its sender, and return the view of the pod."""
         self.received += 1
         pod = self._pods.get(body.pod_uid)
+        if pod is not None and body.attempt < pod.view.attempt:
+            return pod.view  # it came late: a later attempt works in the same pod
         if pod is not None and pod.view.attempt != body.attempt:
             pod = None  # another attempt works in the same pod
         reports = pod.reports if pod else {}

@@ -31,7 +31,8 @@ class MemberReport:
     attempt: int = kind.whole(REQUIRED, most=MOST_ATTEMPT)
     """Whose program it started last; 0: none yet."""
     state: Literal["ready", "running"] = kind.choice(REQUIRED, READY, RUNNING)
-    """`ready`: no program runs, and the next one can start; or `running`."""
+    """`ready`: no program runs, and the next one can start; or `running`: it works for the attempt. So it says too
+    while `checkpoint.folder` is put back before the program, and is committed after it."""
     address: str = kind.text("", least=0, most=253, form="[A-Za-z0-9.:-]*")
     """If it is ready: the address at which the program of rank 0 can listen."""
     port: int = kind.whole(0, most=MOST_PORT)

@@ -361,15 +361,15 @@ class GangWorld:
         one = self.launchers[uid]
         one.running, one.verdict, one.told_at, one.heard_at = False, told, self.now, self.now
 
-    def leave(self) -> None:
-        """Every program that was ordered to leave saves and leaves."""
+    def leave(self, told: str = "SavedAndLeft") -> None:
+        """Every program that was ordered to leave saves and leaves, if its launcher tells that as reason."""
         if not self.told:
             return
         leaving = {self.launchers[uid].attempt for uid in self.told if uid in self.launchers}
         for one in self.launchers.values():
             if one.running and one.attempt in leaving:
                 one.running, one.told_at, one.heard_at = False, self.now, self.now
-                one.verdict = verdict("drained", "SavedAndLeft", step=self.step)
+                one.verdict = verdict("drained", told, step=self.step)
         self.saved = self.step
         self.settle()
 

@@ -276,13 +276,6 @@ BAD_CHECKPOINTS: Final[tuple[Bad, ...]] = (
         "maxLostWork does not go with folder",
     ),
     Bad(
-        "folder-on-several-nodes",
-        {f"{_CHECKPOINT}/folder": "/outputs", "spec/trainer/nodes": 2},
-        "spec.checkpoint.folder",
-        "checkpoint.folder needs one node",
-        "set trainer.nodes to 1",
-    ),
-    Bad(
         "peers-on-one-node",
         {f"{_CHECKPOINT}/peers": True},
         "spec.checkpoint.peers",

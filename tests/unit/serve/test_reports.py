@@ -134,6 +134,22 @@ def test_a_program_that_tells_the_step_that_was_put_back_has_resumed(order: tupl
 
 
 # Breaks if a program is said to have resumed at step 0 because the name of its checkpoint says no step.
+# Breaks if what one attempt put back, saved or trained counts for the next one in the same pod, or if a report of the
+# earlier attempt, which comes late, takes the place of what the newer one has said.
+def test_each_attempt_in_the_same_pod_has_reports_of_its_own() -> None:
+    desk = Desk()
+    desk.say("Folder", resumedFrom={"step": 5, "uri": "s3://b/p"}, checkpoint=SAVED)
+    desk.say("Relay", step=9)
+    assert (desk.report.resumed_step, desk.report.first_step, desk.report.step) == (5, 9, 9)
+    desk.say("Folder", attempt=2, state="starting")
+    assert (desk.report.attempt, desk.report.checkpoint, desk.report.step) == (2, None, None)
+    desk.say("Folder", attempt=2, resumedFrom={"step": 7, "uri": "s3://b/p"})
+    desk.say("Relay", step=10)
+    assert (desk.report.attempt, desk.report.senders) == (2, ("Folder",))
+    desk.say("Relay", attempt=2, step=8)
+    assert (desk.report.resumed_step, desk.report.first_step, desk.report.step) == (7, 8, 8)
+
+
 def test_what_was_put_back_may_say_no_step() -> None:
     desk = Desk()
     desk.say("Folder", resumedFrom={**RESUMED, "step": 0})

@@ -1,5 +1,6 @@
 """An attempt is over: it goes from `current` into history, it is counted once, and the next step is decided."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from math import ceil
@@ -35,6 +36,7 @@ from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.start_trouble import find_start_trouble
 from holdfast.core.turn import Turn, take_turn
 from holdfast_protocol.reasons import NOTHING_SAVED
+from holdfast_protocol.verdict import Verdict
 
 # --- deeds of rows ----------------------------------------------------------------------------------------------------
 
@@ -372,9 +374,17 @@ def _record(turn: Turn, end: End, ended_at: datetime | None, pod: PodView | None
         last_step_at=(report.step_at if report else None) or attempt.last_step_at,
         resumed_step=report.resumed_step if report and attempt.resumed_step is None else attempt.resumed_step,
         steps_trained=last - first + 1 if last is not None and first is not None and last >= first else 0,
-        steps_lost=0 if report and report.folder and saved_last_step(turn.pod) else None,
+        steps_lost=0
+        if report and report.folder and saved_last_step((*turn.pods, *filter(None, (turn.pod,))), _told(turn))
+        else None,
         cost=charge(attempt, scheduled_at, until),
     )
+
+
+def _told(turn: Turn) -> Iterator[Verdict | None]:
+    """With several nodes: how the program of this attempt ended, as the launchers say; their pods may stay."""
+    told = (member.report for member in turn.situation.members)
+    return (one.verdict for one in told if one is not None and one.attempt == turn.attempt.number)
 
 
 def _held_until(turn: Turn, ended_at: datetime) -> datetime:

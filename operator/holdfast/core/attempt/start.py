@@ -7,6 +7,7 @@ from holdfast.api.attempt import Attempt, AttemptState, EndKind, EndReason, PodR
 from holdfast.api.scalars import format_duration
 from holdfast.core.attempt import all_or_none, end, placement
 from holdfast.core.attempt.delays import CREATION, backoff
+from holdfast.core.attempt.fence import saves_folder, why_wait
 from holdfast.core.attempt.fruitless import has_run
 from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.taken import was_granted
@@ -85,7 +86,21 @@ def no_other_pod_lives(turn: Turn) -> bool:
     if turn.attempt.nodes > 1 and draft.is_program_fenced:
         return True  # several programs meet only when all are ready, and the fence separates them from older ones
     others = (pod for pod in draft.snapshot.pods if not (is_member(current, pod) or is_member(turn.attempt, pod)))
-    return not any(is_live(draft.status, pod) and not _outlived_grace(draft, pod) for pod in others)
+    return not any(
+        is_live(draft.status, pod) and not _outlived_grace(draft, pod) and not _can_commit_nothing(turn, pod)
+        for pod in others
+    )
+
+
+def _can_commit_nothing(turn: Turn, pod: PodView) -> bool:
+    """True for a pod on a silent node, of the same training on several nodes, whose folder is saved behind the fence.
+
+    Its attempt may have ended before its node was seen to be silent, because of what the programs of other nodes said.
+    """
+    draft, node = turn.draft, turn.draft.snapshot.cluster.nodes.get(pod.node or "")
+    if turn.attempt.nodes == 1 or node is None or node.ready or pod.made_from != hash_of(draft.made_from):
+        return False
+    return saves_folder(draft, turn.attempt) and why_wait(draft, turn.attempt) is None
 
 
 def _outlived_grace(draft: Draft, pod: PodView) -> bool:

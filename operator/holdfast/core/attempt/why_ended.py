@@ -6,7 +6,7 @@ ordered the attempt to leave, the cluster says that it took the pod, the rest of
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from holdfast.api import names
@@ -284,11 +284,14 @@ def _first_code(v: Verdict) -> int | None:
     return code if code is None or code >= 0 else 128 - code
 
 
-def saved_last_step(pod: PodView | None) -> bool:
-    """True if the pod's program saved its last step before it left, as its launcher says."""
-    trainer = pod.trainer if pod else None
-    found = parse_verdict(trainer.message) if trainer and trainer.ended else None
-    return found is not None and found.outcome == "drained" and found.reason == reasons.SAVED_AND_LEFT
+def saved_last_step(pods: Iterable[PodView], told: Iterable[Verdict | None]) -> bool:
+    """True if a program saved its last step before it left, as the launcher of one of `pods` says, or has `told`.
+
+    A folder is saved on all nodes together, so one of them can speak for all.
+    """
+    ended = (pod.trainer for pod in pods if pod.trainer is not None and pod.trainer.ended)
+    found = (*(parse_verdict(trainer.message) for trainer in ended), *told)
+    return any(one is not None and (one.outcome, one.reason) == ("drained", reasons.SAVED_AND_LEFT) for one in found)
 
 
 def _step(e: Evidence) -> int | None:

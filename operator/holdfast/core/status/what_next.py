@@ -121,6 +121,12 @@ def _training(draft: Draft, attempt: Attempt) -> str:
         return "The job trains. If its node is taken away, it saves, moves, and resumes at the step that it saved."
     if folder := draft.snapshot.job.spec.checkpoint.folder:
         doing = "trains" if attempt.first_step is not None else "runs"
+        if attempt.nodes > 1:
+            return (
+                f"The program {doing} on {attempt.nodes} nodes, and {folder} of all nodes is committed together each "
+                "time that it has written a save. If a node is taken away, another one takes its place, and the "
+                "programs of all nodes start again, with that folder put back."
+            )
         return (
             f"The program {doing}, and {folder} is committed each time that it has written a save. If its node is "
             "taken away, the program is asked to leave, and starts again on another node, with that folder put back."

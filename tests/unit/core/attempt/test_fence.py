@@ -9,7 +9,6 @@ from tests.support.decisions.snapshots import (
     attempt,
     job,
     node,
-    nodes,
     pod,
     settled,
     silent,
@@ -17,6 +16,7 @@ from tests.support.decisions.snapshots import (
     spec,
     status,
 )
+from tests.support.decisions.snapshots import nodes as cluster
 
 from holdfast.core.attempt.fence import why_wait
 from holdfast.core.draft import Draft
@@ -47,27 +47,28 @@ def expected(setting: str, folder: bool, volumes: str, fence: str, edited: bool)
     return BY_VOLUMES[volumes] if folder else BY_FENCE[fence]
 
 
-def given(setting: str, folder: bool, volumes: str, fence: str, edited: bool) -> Any:
+def given(setting: str, folder: bool, volumes: str, fence: str, edited: bool, *, nodes: int = 1) -> Any:
     """A job that runs, on a node that fell silent."""
     changes: dict[str, Any] = {
         "failure": {"silentNode": setting},
-        "trainer": {**spec()["trainer"], "volumes": VOLUMES[volumes]},
+        "trainer": {**spec()["trainer"], "volumes": VOLUMES[volumes], "nodes": nodes},
     }
     if folder:
         changes["checkpoint"] = FOLDER
-    before = {**changes, "trainer": {**spec()["trainer"], "command": ["old"]}} if edited else changes
+    before = {**changes, "trainer": {**changes["trainer"], "command": ["old"], "volumes": []}} if edited else changes
     runs = made_from(job(**before).spec)
     known = {"fenced_program": SAME} if fence == "known" else {}
-    return job(status(attempt(made_from=runs, **FENCES[fence]), **known), **changes)
+    return job(status(attempt(made_from=runs, nodes=nodes, **FENCES[fence]), **known), **changes)
 
 
 @pytest.mark.parametrize(
-    ("setting", "folder", "volumes", "fence", "edited"),
-    list(product(["Auto", "Wait", "Replace"], [True, False], VOLUMES, FENCES, [True, False])),
+    ("setting", "folder", "volumes", "fence", "edited", "nodes"),
+    list(product(["Auto", "Wait", "Replace"], [True, False], VOLUMES, FENCES, [True, False], [1, 4])),
 )
-def test_every_combination(setting: str, folder: bool, volumes: str, fence: str, edited: bool) -> None:
+def test_every_combination(setting: str, folder: bool, volumes: str, fence: str, *, edited: bool, nodes: int) -> None:
     """Breaks if a program that may still write is not waited for, or if one is waited for that can do no harm."""
-    draft = Draft(snapshot(given(setting, folder, volumes, fence, edited), pod(), cluster=nodes(silent())))
+    runs = given(setting, folder, volumes, fence, edited, nodes=nodes)
+    draft = Draft(snapshot(runs, pod(), cluster=cluster(silent())))
     assert draft.status.current is not None
     words, starts = why_wait(draft, draft.status.current), expected(setting, folder, volumes, fence, edited)
     assert (words is None) is (starts is None), words
@@ -78,7 +79,7 @@ def test_every_combination(setting: str, folder: bool, volumes: str, fence: str,
 def test_an_edit_ends_the_wait_of_a_job_that_waits_already(change: str) -> None:
     """Breaks if the owner can decide only before the node dies."""
     before = given("Auto", True, "shared", "none", False)
-    first = settled(snapshot(before, pod(), cluster=nodes(silent(seconds=36))))
+    first = settled(snapshot(before, pod(), cluster=cluster(silent(seconds=36))))
     assert first.trace == ("node silent, wait",)
     assert SHARED in str(first.status.next), first.status.next
     edit = (
@@ -87,7 +88,7 @@ def test_an_edit_ends_the_wait_of_a_job_that_waits_already(change: str) -> None:
         else given("Auto", True, "read-only", "none", False)
     )
     after = edit.model_copy(update={"status": first.status})
-    again = settled(snapshot(after, pod(), cluster=nodes(silent(seconds=36))))
+    again = settled(snapshot(after, pod(), cluster=cluster(silent(seconds=36))))
     goes_on = change == "Replace"  # the old program still has the volume as it was mounted
     assert ("node silent" in again.trace) is goes_on, again.trace
     assert (again.status.current.number == 2) is goes_on
@@ -96,6 +97,6 @@ def test_an_edit_ends_the_wait_of_a_job_that_waits_already(change: str) -> None:
 def test_many_volumes_are_named_in_a_few_words() -> None:
     volumes = [{**CLAIM, "name": f"v{n}", "mountPath": f"/v{n}"} for n in range(5)]
     held = job(status(attempt()), trainer={**spec()["trainer"], "volumes": volumes}, checkpoint=FOLDER)
-    draft = Draft(snapshot(held, pod(), cluster=nodes(node())))
+    draft = Draft(snapshot(held, pod(), cluster=cluster(node())))
     assert draft.status.current is not None
     assert "may still write to v0, v1, v2 and 2 more (" in str(why_wait(draft, draft.status.current))

@@ -69,6 +69,13 @@ def test_what_happens_next_to_a_folder() -> None:
     assert text.endswith("starts again on another node, with that folder put back.")
 
 
+def test_what_happens_next_to_the_folders_of_several_nodes() -> None:
+    saves = {"storage": {"s3": {"bucket": "runs", "prefix": "p"}}, "folder": "/outputs"}
+    text = said({"current": SEVERAL}, checkpoint=saves)
+    assert "The program trains on 4 nodes, and /outputs of all nodes is committed together each time" in text
+    assert text.endswith("the programs of all nodes start again, with that folder put back.")
+
+
 # Breaks if a phase or state leaves a person without a next step.
 @pytest.mark.parametrize(
     ("changes", "wanted"),
