@@ -17,6 +17,9 @@ from tests.bench.control_plane.kwok import Kwok
 from tests.bench.figures import (
     as_it_is,
     creation,
+    folder,
+    folder_nodes,
+    folder_stall,
     idle,
     interruptions,
     loss_guard,
@@ -58,9 +61,16 @@ FIGURES: dict[str, Measure] = {
     "several-switch": lambda bench: several_switch.measure(bench.quick),
     "overhead": overhead.measure,
     "cost-of-guard": lambda bench: loss_guard.measure(bench.quick),
-    "as-it-is": lambda bench: as_it_is.measure(bench.quick),
     "switch": lambda bench: switch.measure(bench.quick),
 }
+# What only programs take: no control plane is beside these.
+ALONE: dict[str, Callable[[bool], Awaitable[list[Measured]]]] = {
+    "as-it-is": as_it_is.measure,
+    "folder": folder.measure,
+    "folder-nodes": folder_nodes.measure,
+    "folder-stall": folder_stall.measure,
+}
+NAMES = (*FIGURES, *ALONE)
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
 LONGEST = 1800.0  # seconds for one figure
 
@@ -69,8 +79,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="smaller numbers; minutes instead of a quarter of an hour")
-    parser.add_argument("--only", action="append", choices=sorted(FIGURES), metavar="NAME",
-                        help=f"measure only this: {', '.join(FIGURES)}; can be repeated")  # fmt: skip
+    parser.add_argument("--only", action="append", choices=sorted(NAMES), metavar="NAME",
+                        help=f"measure only this: {', '.join(NAMES)}; can be repeated")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE too")
     parser.add_argument("--earlier", action="append", type=Path, default=[], metavar="FILE",
                         help="add the figures of an earlier --json; measure only what --only names")  # fmt: skip
@@ -84,16 +94,19 @@ async def measure(wanted: Sequence[str], quick: bool, say: Callable[[str], None]
     results: list[Measured] = []
     for name in wanted:
         started = monotonic()
-        with control_plane() as cluster, Kwok(cluster):
-            assert cluster.audit_log is not None
-            async with Api(cluster) as api:
-                bench = Bench(cluster, api, AuditLog(cluster.audit_log), quick)
-                found = await asyncio.wait_for(FIGURES[name](bench), LONGEST)
+        found = await asyncio.wait_for(ALONE[name](quick) if name in ALONE else _with_api(name, quick), LONGEST)
         for one in found:
             say(f"{one.goal}: {one.value:.4g}" + (f" (Job {one.beside:.4g})" if one.beside is not None else ""))
         say(f"{name} took {monotonic() - started:.0f} s")
         results += found
     return results
+
+
+async def _with_api(name: str, quick: bool) -> list[Measured]:
+    with control_plane() as cluster, Kwok(cluster):
+        assert cluster.audit_log is not None
+        async with Api(cluster) as api:
+            return await FIGURES[name](Bench(cluster, api, AuditLog(cluster.audit_log), quick))
 
 
 def main() -> int:
@@ -103,7 +116,7 @@ def main() -> int:
     err, out = Console(stderr=True), Console()
     if not out.is_terminal:
         out = Console(width=200)
-    wanted = options.only or ([] if options.earlier else list(FIGURES))
+    wanted = options.only or ([] if options.earlier else list(NAMES))
     results = [found for path in options.earlier for found in report.read_json(path)]
     results += asyncio.run(measure(wanted, options.quick, lambda text: err.print(text, markup=False, highlight=False)))
     report.show(results, out)

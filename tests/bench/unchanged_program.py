@@ -1,20 +1,20 @@
-"""A program that knows nothing of Holdfast: `python -m tests.bench.unchanged_program FOLDER STEPS TIMES`.
+"""A program that knows nothing of Holdfast: `python -m tests.bench.unchanged_program FOLDER STEPS TIMES SAVES`.
 
-Hugging Face's Trainer with a model of some milliseconds a step, which logs each step and saves every 50 steps. It
-writes the milliseconds of each step into the file TIMES, as JSON.
+Hugging Face's Trainer with a model of some milliseconds a step, which logs each step and saves every SAVES steps. It
+writes the time at which each step began into the file TIMES, as JSON, in nanoseconds of the clock of all processes. It
+ends after STEPS steps, or as soon as there is a file TIMES with `.end` behind it.
 """
 
 import json
 import sys
 from pathlib import Path
-from time import perf_counter_ns
+from time import monotonic_ns
 from typing import Any
 
 import torch
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainingArguments
 
 SIZE, BATCH = 512, 64
-SAVE_STEPS = 50
 
 
 class Model(torch.nn.Module):
@@ -34,15 +34,18 @@ class Model(torch.nn.Module):
 class Clock(TrainerCallback):
     """The time from one step's begin to the next one's: with its log, and what callbacks do at its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, end: Path) -> None:
         self.begun: list[int] = []
+        self._end = end
 
-    def on_step_begin(self, *_: Any, **__: Any) -> None:
+    def on_step_begin(self, *known: Any, **_: Any) -> None:
         """Note the time."""
-        self.begun.append(perf_counter_ns())
+        control: TrainerControl = known[2]
+        self.begun.append(monotonic_ns())
+        control.should_training_stop = control.should_training_stop or self._end.exists()
 
 
-def main(folder: str, steps: str, times: str) -> None:
+def main(folder: str, steps: str, times: str, saves: str) -> None:
     """Train."""
     torch.manual_seed(0)
     inputs = torch.randn(BATCH * 4, SIZE)
@@ -52,16 +55,17 @@ def main(folder: str, steps: str, times: str) -> None:
         max_steps=int(steps),
         per_device_train_batch_size=BATCH,
         logging_steps=1,
-        save_steps=SAVE_STEPS,
+        save_steps=int(saves),
         save_total_limit=1,
         report_to="none",
         use_cpu=True,
         disable_tqdm=True,
     )
-    clock = Clock()
+    clock = Clock(Path(f"{times}.end"))
     Trainer(model=Model(), args=arguments, train_dataset=data, callbacks=[clock]).train()
-    taken = [(b - a) / 1e6 for a, b in zip(clock.begun, clock.begun[1:], strict=False)]
-    Path(times).write_text(json.dumps(taken), encoding="utf-8")
+    new = Path(f"{times}.new")
+    new.write_text(json.dumps(clock.begun), encoding="utf-8")
+    new.replace(times)
 
 
 if __name__ == "__main__":

@@ -30,12 +30,12 @@ def start() -> subprocess.Popen[str]:
 
 
 @contextmanager
-def temporary_folder(prefix: str) -> Iterator[Path]:
-    """A new folder directly in the system's temporary folder, removed at the end.
+def temporary_folder(prefix: str, where: Path | None = None) -> Iterator[Path]:
+    """A new folder directly in the system's temporary folder, or in `where`, removed at the end.
 
     The path is short on purpose: the path of a unix socket has at most 107 bytes, and pytest's own folders are long.
     """
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=where))
     with _guarded("folder", folder):
         try:
             yield folder

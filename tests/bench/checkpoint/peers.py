@@ -11,14 +11,14 @@ from botocore.config import Config
 BUCKET, KEY = "bucket", "key"
 
 
-def boto3_client(port: int, **config: Any) -> Any:
-    """As shipped, but for `config`."""
+def boto3_client(port: int, *, secret: str = "secret", **config: Any) -> Any:
+    """As shipped, but for `config`. `secret`: the key beside the access key `access`."""
     return boto3.client(
         "s3",
         endpoint_url=f"http://127.0.0.1:{port}",
         region_name="us-east-1",
         aws_access_key_id="access",
-        aws_secret_access_key="secret",
+        aws_secret_access_key=secret,
         config=Config(s3={"addressing_style": "path"}, **config),
     )
 

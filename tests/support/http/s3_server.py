@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import boto3
+import psutil
 from botocore.config import Config
 from tests.support.free_ports import free_port
 from tests.support.waiting import wait_for
@@ -70,6 +71,12 @@ class S3Server:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False
+
+    @property
+    def written(self) -> int:
+        """Bytes that the server has written so far, into files and connections."""
+        assert self._process is not None
+        return int(psutil.Process(self._process.pid).io_counters().write_chars)
 
     def admin(self, *command: str) -> None:
         """Run a command of `versitygw admin`, such as delete-user."""
