@@ -1,4 +1,4 @@
-"""A relay before a server that counts the bytes of all connections: what was moved, whoever moved it.
+"""A relay in front of a server. It counts the bytes of all connections, those of other programs too.
 
 The kernel moves the bytes from socket to socket, and this process sees none of them.
 """

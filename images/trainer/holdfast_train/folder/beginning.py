@@ -72,10 +72,10 @@ class Beginning:
         self._nodes = nodes
         self._is_exact = len(nodes) > 1
 
-    def begin(self, candidates: CheckpointSource) -> Resumption:
+    def begin(self, candidates: CheckpointSource | None) -> Resumption:
         """Put back the first of `candidates` that is whole. StorageErrors, EnvironmentVariableError, OSError."""
         first = self._looking.take().files if self._is_exact and self._note.is_new else {}
-        while (found := candidates.newest()) is not None:
+        while candidates is not None and (found := candidates.newest()) is not None:
             is_own = found.uri.startswith(f"{self._storage.uri}/")
             storage = self._storage if is_own else open_retrying(self._environment, resolve(found.uri)[0])
             is_at = self._note.is_at(found.uri) and not self._is_exact

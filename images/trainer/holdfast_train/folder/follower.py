@@ -4,74 +4,46 @@ import queue
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
 
 from holdfast_train.commitlog import records
 from holdfast_train.commitlog.checkpoints import Found, find
 from holdfast_train.commitlog.log import CommitLog
-from holdfast_train.commitlog.quarantine import BROKEN
 from holdfast_train.environment import Environment
 from holdfast_train.errors import (
     CheckpointCorruptError,
     EnvironmentVariableError,
     HoldfastTrainError,
     NoCheckpointError,
-    StorageError,
 )
 from holdfast_train.folder.beginning import Beginning
 from holdfast_train.folder.index import Index, read_index
 from holdfast_train.folder.launcher import Launcher
 from holdfast_train.folder.link import Connection, Message, answer_of, connect
 from holdfast_train.folder.look import TooMuchError
-from holdfast_train.folder.messages import of_seen, of_share
-from holdfast_train.folder.node import NodeFolder
+from holdfast_train.folder.messages import of_share
+from holdfast_train.folder.node_writer import NodeWriter
 from holdfast_train.folder.put_back import make_folder, tidy
 from holdfast_train.folder.snapshot import ChangedError
-from holdfast_train.folder.verdict import FolderVerdict
+from holdfast_train.folder.verdict import Ended, FolderVerdict
+from holdfast_train.format.codec import decoded
 from holdfast_train.format.names import resolve
 from holdfast_train.restore.source import CheckpointSource, source_of
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
-from holdfast_train.storage.rate_limit import RateLimit
 from holdfast_train.storage.retrying import PATIENCE_SECONDS
 
-BURST_BYTES: Final = 8 << 20  # of the rate limit
 
-
-class NoSource:
-    """There is no checkpoint."""
-
-    def newest(self) -> Found | None:
-        """As CheckpointSource."""
-        return None
-
-    def report_broken(self, found: Found, error: StorageError) -> None:
-        """As CheckpointSource."""
-
-    def accept(self, found: Found) -> str:
-        """As CheckpointSource."""
-        return ""
-
-
-class Follower:
+class Follower(NodeWriter):
     """The writer of one node. It has no fence, and writes nothing but data that node 0 may commit."""
 
     def __init__(self, environment: Environment, root: Path, launcher: Launcher) -> None:
-        settings = environment.settings
-        assert settings.checkpoint_uri is not None
-        self._environment = environment
-        self._root = root
-        self._launcher = launcher
-        self._storage = open_retrying(environment, settings.checkpoint_uri, lambda _: None)
-        self._rate = RateLimit(environment.upload_rate, BURST_BYTES)
-        launcher.on_finish = self._hurry
-        self._folder = NodeFolder(environment, self._storage, root, rate=self._rate, check=launcher.check)
+        super().__init__(environment, root, launcher)
         self._link: Connection | None = None
         self._newest: str | None = None  # the newest save in the folder, once the program may start
         self._own_newest = ""
         self._has_to_tidy = False
         self._known_uri = ""  # the address of the newest commit, as far as this process knows it
-        self._ended: dict[str, Any] | None = None
+        self._ended: Ended | None = None
         self._is_told = False
         self._end: Message | None = None
         self._steps: dict[str, Callable[[Message], Message]] = {
@@ -85,16 +57,13 @@ class Follower:
             "state": self._state,
             "freeze": self._freeze,
             "confirm": self._confirm,
-            "take": lambda _: of_share(self._folder.take()),
-            "giveUp": lambda _: {"names": list(map(str, self._folder.capture.give_up()))},
+            "take": lambda _: {"share": of_share(self._folder.take())},
+            "giveUp": lambda _: {"names": self._folder.capture.give_up()},
             "committed": self._committed,
             "leave": self._leave,
             "end": self._note_end,
             "refuse": self._note_end,
         }
-
-    def _hurry(self) -> None:
-        self._rate.limit = None
 
     # With the launcher.
 
@@ -107,7 +76,8 @@ class Follower:
             if beside_program:
                 self._has_to_tidy = True
                 self._folder.note.read()
-                self._folder.take_over(self._newest_index())
+                known, self._known_uri = self._newest_commit(self._newest_found)
+                self._folder.take_over(known)
                 self._newest = ""
                 return ""
             make_folder(self._root)
@@ -137,17 +107,16 @@ class Follower:
         """What counts here: a program that has failed by itself says why."""
         if end["verdict"] is None:
             return None
-        verdict = FolderVerdict.of(end["verdict"])
-        has_failed = self._ended is not None and self._ended["code"] != 0
+        verdict = decoded(FolderVerdict, end["verdict"])
+        has_failed = self._ended is not None and self._ended.code != 0
         return None if has_failed and verdict.result in ("failed", "completed") else verdict
 
     def refuse(self, error: HoldfastTrainError) -> int:
         """Write the verdict of `error`, or that of node 0 if it has refused. The exit code."""
         if self._end is not None and self._end["do"] == "refuse":
-            FolderVerdict.of(self._end["verdict"]).write(self._environment)
+            decoded(FolderVerdict, self._end["verdict"]).write(self._environment)
             return int(self._end["code"])
-        say(f"{error.reason}: {error}")
-        FolderVerdict(error.outcome, str(error), error.reason).write(self._environment)
+        self._refuse(error)
         return error.exit_code
 
     # With node 0.
@@ -213,9 +182,10 @@ class Follower:
         self._known_uri = found.commit
         return {}
 
-    def _source(self, uri: str) -> CheckpointSource:
+    def _source(self, uri: str) -> CheckpointSource | None:
+        """The checkpoint at `uri`, None if that is empty."""
         if not uri:
-            return NoSource()
+            return None
         prefix, name = resolve(uri)
         return source_of(open_retrying(self._environment, prefix), name)
 
@@ -224,19 +194,14 @@ class Follower:
         self._newest = self._own_newest if message["newest"] is None else str(message["newest"])
         return {}
 
-    def _newest_index(self) -> Index | None:
-        """What the newest checkpoint consists of; None if there is none, or if it is broken."""
-        with self._storage.within(PATIENCE_SECONDS):
-            commit = records.newest(CommitLog(self._storage, self._environment.identity).refresh())
-            try:
-                if commit is None:
-                    return None
-                found = find(self._storage, commit.name)
-                self._known_uri = found.uri
-                return read_index(self._storage, found)
-            except BROKEN as error:
-                say(f"the newest checkpoint cannot be compared with {self._root}: {error}")
-                return None
+    def _newest_found(self) -> Found | None:
+        commit = records.newest(CommitLog(self._storage, self._environment.identity).refresh())
+        return None if commit is None else find(self._storage, commit.name)
+
+    def _index_at(self, uri: str) -> Index | None:
+        source = self._source(uri)
+        found = None if source is None else source.newest()
+        return None if found is None else read_index(self._storage, found)
 
     # Beside the program.
 
@@ -245,31 +210,30 @@ class Follower:
         seen = None
         if self._environment.node_rank not in message["shared"]:
             self._folder.look()
-            seen = of_seen(self._folder.state())
+            seen = self._folder.state()
         pause = self._folder.looking.pause
         return {"seen": seen, "ended": self._ended, "isTold": self._is_told, "pause": pause}
 
     def _state(self, message: Message) -> Message:
-        return {"seen": of_seen(self._folder.state(list(map(str, message["elsewhere"]))))}
+        return {"seen": self._folder.state(list(map(str, message["elsewhere"])))}
 
     def _read_launcher(self) -> None:
         with suppress(queue.Empty):
             while (command := self._launcher.inbox.get_nowait()) is not None:
                 self._is_told = self._is_told or command["signalledAt"] is not None
                 if command["do"] == "finish":
-                    self._ended = {"code": command["code"], "signalled_at": command["signalledAt"]}
+                    self._ended = Ended(command["code"], command["signalledAt"])
 
     def _freeze(self, message: Message) -> Message:
         if self._has_to_tidy:  # not before: until now it was not known that no other node has the same folder
             tidy(self._root)
             self._has_to_tidy = False
         if (newest := str(message["newest"])) != self._known_uri and newest.startswith(f"{self._storage.uri}/"):
-            found = self._source(newest).newest()
-            if found is not None:
-                self._folder.learn(read_index(self._storage, found))
+            if (known := self._index_at(newest)) is not None:
+                self._folder.learn(known)
             self._known_uri = newest
         if message["isLast"]:
-            clean = self._ended is not None and self._ended["code"] == 0
+            clean = self._ended is not None and self._ended.code == 0
             self._folder.freeze_last(clean=clean, joins=True)
         else:
             self._folder.freeze(joins=True)
@@ -283,9 +247,7 @@ class Follower:
         uri = str(message["uri"])
         known = None
         try:
-            if uri:
-                found = self._source(uri).newest()
-                known = None if found is None else read_index(self._storage, found)
+            known = self._index_at(uri)
         finally:
             self._folder.note_committed(known)
         if known is not None:

@@ -102,8 +102,8 @@ class Index:
         own = self.own[node] if node < len(self.own) else {}
         if not own:
             return self
-        files = {path: self.files[path] for path in beside(own, self.files)}
-        return replace(self, files={**files, **own}, own=(), empty=tuple(beside(own, self.empty)))
+        files = {path: self.files[path] for path in clear_of(own, self.files)}
+        return replace(self, files={**files, **own}, own=(), empty=tuple(clear_of(own, self.empty)))
 
     def is_copy(self, path: str, node: int, nodes: Collection[int]) -> bool:
         """True if this one of the `nodes` that have folders finds a file of another one at `path`."""
@@ -121,7 +121,7 @@ def above(path: str) -> Iterator[str]:
     return ("/".join(names[:count]) for count in range(1, len(names)))
 
 
-def beside(files: Collection[str], paths: Iterable[str]) -> list[str]:
+def clear_of(files: Collection[str], paths: Iterable[str]) -> list[str]:
     """Those of `paths` that are not at, above or below one of `files`."""
     folders = {one for path in files for one in above(path)}
     return [p for p in paths if p not in files and p not in folders and not any(one in files for one in above(p))]

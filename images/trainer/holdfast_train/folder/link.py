@@ -33,6 +33,7 @@ from holdfast_train.errors import (
 )
 from holdfast_train.folder.index import MOST_INDEX
 from holdfast_train.folder.snapshot import ChangedError
+from holdfast_train.format.codec import encoded
 from holdfast_train.format.sealed_json import decoded_json
 from holdfast_train.say import say
 from holdfast_train.storage.base import Storage
@@ -73,7 +74,7 @@ class Connection:
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send one message. Any thread may call this."""
-        data = json.dumps(message, separators=(",", ":")).encode("ascii")
+        data = json.dumps(message, separators=(",", ":"), default=encoded).encode("ascii")
         with self._lock:
             self._socket.sendall(_LENGTH.pack(len(data)) + data)
 
@@ -214,9 +215,8 @@ class Server:
             done = meanwhile()
         finally:
             for rank in messages.keys() - away.keys():
-                if (
-                    found := self._try(rank, links[rank], away, partial(Connection.answer, left=self._left))
-                ) is not None:
+                found = self._try(rank, links[rank], away, partial(Connection.answer, left=self._left))
+                if found is not None:
                     answers[rank] = found
         if away:
             rank, why = next(iter(sorted(away.items())))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from holdfast_train.folder.index import Chunk, Index, Saved, above, beside
+from holdfast_train.folder.index import Chunk, Index, Saved, above, clear_of
 from holdfast_train.folder.newest import is_in
 from holdfast_train.format.manifest import Part
 
@@ -48,7 +48,7 @@ def merged(shares: Sequence[Index | None]) -> Index:
         named.newest,
         named.step,
         named.step_from,
-        empty=tuple(sorted(beside(files, empty))),
+        empty=tuple(sorted(clear_of(files, empty))),
         nodes=len(shares),
         own=tuple(own) if any(own) else (),
         is_fixed=is_fixed,

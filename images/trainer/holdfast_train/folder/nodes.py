@@ -5,7 +5,7 @@ A node that shares the volume of another one has no folder of its own: nothing i
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -13,22 +13,16 @@ from holdfast_train.errors import HoldfastTrainError, StorageError
 from holdfast_train.folder.capture import Share
 from holdfast_train.folder.commit import FolderCommit
 from holdfast_train.folder.link import Message, Server
-from holdfast_train.folder.messages import names_in, seen_in, share_in
+from holdfast_train.folder.messages import share_in
 from holdfast_train.folder.node import NodeFolder
 from holdfast_train.folder.put_back import PutBack
 from holdfast_train.folder.same_save import Seen
 from holdfast_train.folder.snapshot import ChangedError
+from holdfast_train.folder.verdict import Ended
+from holdfast_train.format.codec import decoded
 from holdfast_train.format.names import CheckpointName
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How the program of a node ended: its exit code, None after a signal; and when it was told to leave, if it was."""
-
-    code: int | None
-    signalled_at: float | None
 
 
 @dataclass(frozen=True)
@@ -97,9 +91,9 @@ class Nodes:
         self._go()  # one may have been away
         told = self._ask({"do": "look", "shared": sorted(self.shared)}, range(1, self._count))
         self.pause = max(float(one["pause"]) for one in told.values())
-        ended = {rank: Ended(**one["ended"]) for rank, one in told.items() if one["ended"] is not None}
+        ended = {rank: decoded(Ended, one["ended"]) for rank, one in told.items() if one["ended"] is not None}
         is_told = any(one["isTold"] for one in told.values())
-        seen = [self._own.state(is_alone=not self.others), *(seen_in(told[rank]["seen"], rank) for rank in self.others)]
+        seen = [self._own.state(is_alone=not self.others), *self._seen(told)]
         return View(self._with_elsewhere(seen), ended, is_told)
 
     def _with_elsewhere(self, seen: list[Seen]) -> list[Seen]:
@@ -112,7 +106,10 @@ class Nodes:
             there.update(map(str, one["paths"]))
         elsewhere = sorted(there)
         told = self._ask({"do": "state", "elsewhere": elsewhere}, self.others)
-        return [self._own.state(elsewhere), *(seen_in(told[rank]["seen"], rank) for rank in self.others)]
+        return [self._own.state(elsewhere), *self._seen(told)]
+
+    def _seen(self, told: Mapping[int, Message]) -> list[Seen]:
+        return [replace(decoded(Seen, told[rank]["seen"]), rank=rank) for rank in self.others]
 
     def take(self, newest: str, *, clean: bool | None = None) -> list[Share | None] | None:
         """What each node gives to a commit, None for one without a folder of its own. None: nothing is new.
@@ -133,7 +130,7 @@ class Nodes:
         shares: list[Share | None] = [None] * self._count
         shares[0] = own
         for rank, one in given.items():
-            shares[rank] = share_in(one)
+            shares[rank] = share_in(one["share"])
         return shares
 
     def note_committed(self, made: FolderCommit | None) -> None:
@@ -149,15 +146,16 @@ class Nodes:
         """Nothing is kept any more. The names under which something was uploaded, of the nodes that answer."""
         names = list(self._own.capture.give_up())
         for rank in self.others:
-            with suppress(StorageError, ValueError, LookupError, TypeError):
-                names += names_in(self._ask({"do": "giveUp"}, [rank])[rank]["names"])
+            with suppress(StorageError):
+                found = map(CheckpointName.parse, self._ask({"do": "giveUp"}, [rank])[rank]["names"])
+                names += [name for name in found if name is not None]
         return names
 
     def tell(self, message: Message, ranks: Sequence[int] | None = None) -> set[int]:
         """Tell all other nodes, or those of `ranks`, as far as they can be reached. Those that have heard it."""
         heard: set[int] = set()
         for rank in range(1, self._count) if ranks is None else ranks:
-            with suppress(StorageError, HoldfastTrainError, ChangedError):
+            with suppress(HoldfastTrainError, ChangedError):
                 self._ask(message, [rank])
                 heard.add(rank)
         return heard

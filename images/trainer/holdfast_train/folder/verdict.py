@@ -1,11 +1,23 @@
 """What the writer of a folder tells the launcher of the end of a program that knows nothing of Holdfast."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from holdfast_protocol.rank_verdict import Result
 from holdfast_train.environment import Environment
 from holdfast_train.pod.rank_verdict import write_rank_verdict
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the program of a node ended: its exit code, None after a signal; and when it was told to leave, if it was."""
+
+    code: int | None
+    signalled_at: float | None
+
+    @property
+    def has_failed(self) -> bool:
+        """True if it has failed by itself."""
+        return self.code != 0 and self.signalled_at is None
 
 
 @dataclass(frozen=True)
@@ -17,15 +29,6 @@ class FolderVerdict:
     reason: str = ""
     step: int | None = None
     saved_step: int | None = None
-
-    @classmethod
-    def of(cls, message: dict[str, Any]) -> "FolderVerdict":
-        """The verdict that `as_message` gave. TypeError for another message."""
-        return cls(**message)
-
-    def as_message(self) -> dict[str, Any]:
-        """For the writer of another node."""
-        return asdict(self)
 
     def write(self, environment: Environment) -> None:
         """Leave it for the launcher."""

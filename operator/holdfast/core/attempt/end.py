@@ -375,7 +375,7 @@ def _record(turn: Turn, end: End, ended_at: datetime | None, pod: PodView | None
         resumed_step=report.resumed_step if report and attempt.resumed_step is None else attempt.resumed_step,
         steps_trained=last - first + 1 if last is not None and first is not None and last >= first else 0,
         steps_lost=0
-        if report and report.folder and saved_last_step((*turn.pods, *filter(None, (turn.pod,))), _told(turn))
+        if report and report.folder and saved_last_step(turn.pods or filter(None, [turn.pod]), _told(turn))
         else None,
         cost=charge(attempt, scheduled_at, until),
     )

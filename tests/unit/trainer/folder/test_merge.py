@@ -1,4 +1,4 @@
-"""One index of the folders of several nodes: whatever they have, each node finds its own files again."""
+"""One index of the folders of several nodes: each node finds its own files again, with hypothesis."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

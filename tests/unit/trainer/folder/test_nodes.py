@@ -1,6 +1,7 @@
 """The folders of several nodes in one process: what a node that was not told of a commit does, and one that begins."""
 
 import io
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,13 +18,13 @@ from holdfast_train.folder import index, moment, note
 from holdfast_train.folder.beginning import Beginning
 from holdfast_train.folder.commit import FolderCommit, FolderCommits
 from holdfast_train.folder.launcher import Launcher
+from holdfast_train.folder.lead_writer import LeadWriter
 from holdfast_train.folder.link import Message, NodeAwayError
-from holdfast_train.folder.messages import of_seen
 from holdfast_train.folder.node import NodeFolder
 from holdfast_train.folder.nodes import Nodes
 from holdfast_train.folder.same_save import Seen
 from holdfast_train.folder.snapshot import ChangedError
-from holdfast_train.folder.writer import FolderWriter
+from holdfast_train.format.codec import encoded
 from holdfast_train.format.names import resolve
 from holdfast_train.storage.folder import FolderStorage
 from holdfast_train.storage.retrying import RetryingStorage
@@ -196,16 +197,22 @@ class Asked:
         done = meanwhile()
         if away := [rank for rank in messages if rank in self.missing]:
             raise NodeAwayError(f"node {away[0]} does not answer")
-        told = {"seen": of_seen(Seen(1, lacks=("b",))), "ended": None, "isTold": False, "pause": 40.0, "paths": ["b"]}
+        told = {
+            "seen": json.loads(json.dumps(Seen(1, lacks=("b",)), default=encoded)),
+            "ended": None,
+            "isTold": False,
+            "pause": 40.0,
+            "paths": ["b"],
+        }
         return dict.fromkeys(messages, told), done
 
 
 @pytest.fixture
-def writer(two: Two) -> FolderWriter:
+def writer(two: Two) -> LeadWriter:
     root = two.folders[0].root
     environment = Environment.read(pod(root, two.storage.uri, 1, two.place / "log", HOLDFAST_NODES="3"))
     assert environment is not None
-    return FolderWriter(environment, root, Launcher(io.StringIO()))
+    return LeadWriter(environment, root, Launcher(io.StringIO()))
 
 
 # Breaks if the program of a node never starts, because its writer was away when all programs might.
@@ -230,17 +237,17 @@ def test_a_file_that_another_node_has(two: Two) -> None:
 
 
 # Breaks if the programs of all nodes lose what they save together on a notice, because one writer is away.
-def test_a_notice_to_node_0_while_a_writer_is_away(writer: FolderWriter) -> None:
+def test_a_notice_to_node_0_while_a_writer_is_away(writer: LeadWriter) -> None:
     server = Asked(1)
     writer._server = server  # type: ignore[assignment]
     writer._nodes = Nodes(writer._folder, server)  # type: ignore[arg-type]
-    writer._has_met = writer._is_ordered_to_leave = True
+    writer._has_met = writer._has_to_leave = True
     assert writer._look() is None
     assert (2, "leave") in server.asked
 
 
 # Breaks if all is put back again and again, without a pause, while the writer of another node is away.
-def test_node_0_waits_for_a_node_that_has_gone(writer: FolderWriter) -> None:
+def test_node_0_waits_for_a_node_that_has_gone(writer: LeadWriter) -> None:
     server = Asked(1)
     writer._server = server  # type: ignore[assignment]
     writer._has_met = True
@@ -249,7 +256,7 @@ def test_node_0_waits_for_a_node_that_has_gone(writer: FolderWriter) -> None:
 
 
 # Breaks if what can never be committed is tried, and uploaded, in each look, and the operator does not learn of it.
-def test_folders_that_are_too_much(writer: FolderWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_that_are_too_much(writer: LeadWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "MOST_FILES", 0)
     writer._take_over()
     writer._nodes = Nodes(writer._folder, None)
