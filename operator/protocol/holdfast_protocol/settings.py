@@ -119,6 +119,8 @@ class Settings:
     """`checkpoint.exclude`."""
     folder_put_back: Literal["All", "Newest"] = kind.choice("All", "Newest")
     """`checkpoint.putBack`."""
+    folder_quiet: float = kind.seconds(2.0, above=0)
+    """How long no file in `checkpoint.folder` may change before a save is committed; `holdfast rehearse` sets it."""
     every: Every = kind.part(Every, Every())
     """When to save: `steps` or `seconds` of `checkpoint.every` (neither: `auto`); `checkpoint.maxLostWork`."""
     upload_rate: int | None = kind.whole(least=1)

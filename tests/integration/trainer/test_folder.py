@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.support.http.progress_endpoint import Endpoint
 from tests.support.http.s3_server import S3Server
-from tests.support.trainer.folders import archive, content, hugging_face, identity, pod
+from tests.support.trainer.folders import QUIET, archive, content, hugging_face, identity, pod
 from tests.support.waiting import wait_for
 
 from holdfast_protocol.settings import Keep
@@ -38,7 +38,7 @@ class Writer:
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "holdfast_train.folder.writer"],
-                env=pod(root, uri, attempt, place / "log", **more),
+                env=pod(root, uri, attempt, place / "log", **{"folder_quiet": QUIET, **more}),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -156,7 +156,7 @@ def test_a_checkpoint_without_a_step_is_reported(tmp_path: Path, endpoint: Endpo
 def test_very_many_files(tmp_path: Path) -> None:
     root = tmp_path / "outputs"
     (tmp_path / "volume").mkdir()
-    writer = Writer(root, f"file://{tmp_path}/volume/job", 1, tmp_path)
+    writer = Writer(root, f"file://{tmp_path}/volume/job", 1, tmp_path, folder_quiet=2.0)
     try:
         assert writer.is_ready()
         many = root / "many"

@@ -2,12 +2,13 @@
 
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.support.http.s3_server import S3Server
-from tests.support.trainer.folder_nodes import Nodes
-from tests.support.trainer.folders import archive, content, identity
+from tests.support.trainer import folder_nodes
+from tests.support.trainer.folders import QUIET, archive, content, identity
 from tests.support.waiting import wait_for
 
 from holdfast_protocol.settings import Keep
@@ -16,7 +17,8 @@ from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.folder.index import Index, read_index
 from holdfast_train.storage.folder import FolderStorage
 
-SOON = 8.0  # seconds, in which a save that is whole is committed
+Nodes = partial(folder_nodes.Nodes, folder_quiet=QUIET)
+SOON = 8 * QUIET  # seconds, in which a save that is whole is committed, other than the first one
 
 
 def roots(place: Path, attempt: int, count: int = 2) -> list[Path]:
@@ -91,7 +93,7 @@ def test_a_node_that_writes_its_part_later(tmp_path: Path) -> None:
         for node in nodes.nodes:
             node.again()
         assert nodes.are_ready() == ["", ""]
-        nodes.stay_uncommitted(SOON + 6)
+        nodes.stay_uncommitted(SOON + 12 * QUIET)
         part(folders[1], 1, 20, "last/rank-1.pt")
         step_20 = [content(root)[f"last/rank-{rank}.pt"] for rank, root in enumerate(folders)]
         wait_for(lambda: nodes.commits == 2, 60, "the commit of both")
@@ -101,7 +103,7 @@ def test_a_node_that_writes_its_part_later(tmp_path: Path) -> None:
         for root in later:
             assert [content(root)[f"last/rank-{rank}.pt"] for rank in (0, 1)] == step_20
         part(later[1], 1, 30, "last/rank-1.pt")
-        nodes.stay_uncommitted(SOON + 6)
+        nodes.stay_uncommitted(SOON + 12 * QUIET)
         part(later[0], 0, 30, "last/rank-0.pt")
         step_30 = [content(root)[f"last/rank-{rank}.pt"] for rank, root in enumerate(later)]
         wait_for(lambda: nodes.commits == 1, 60, "the commit of both")

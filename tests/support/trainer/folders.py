@@ -22,6 +22,7 @@ from holdfast_train.folder.newest import NewestSave
 from holdfast_train.folder.put_back import PutBack, put_back
 from holdfast_train.storage.folder import FolderStorage
 
+QUIET = 0.5  # seconds without a change after which a save of these programs is over: they write each one at once
 TRAINER = """
 import json, os, pathlib, signal, sys, time
 root, save_on_signal, last = pathlib.Path(sys.argv[1]), sys.argv[2] == "yes", int(sys.argv[3])

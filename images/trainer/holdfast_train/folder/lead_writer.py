@@ -64,7 +64,7 @@ class LeadWriter(NodeWriter):
         self._commits: FolderCommits | None = None
         self._server: Server | None = None
         self._nodes = Nodes(self._folder, None)
-        self._same_save = SameSave()
+        self._same_save = SameSave(environment.settings.folder_quiet)
         self._has_met = False
         self._has_to_leave = False  # so have the programs of all nodes
         self._told_to_leave: set[int] = set()  # the nodes whose programs know it, or have ended

@@ -11,25 +11,25 @@ from holdfast_train.folder.index import MOST_BYTES
 from holdfast_train.folder.look import Look, Rules, TooMuchError, look
 from holdfast_train.say import say
 
-LOOK_SECONDS: Final = 2.0  # between two looks,
-SHARE: Final = 20.0  # or so many times what a look takes
+SHARE: Final = 20.0  # what a look takes, so many times, is the shortest time between two looks
 
 
 class Looking:
-    """Of the folder `root`. `pause`: until the next look, in seconds."""
+    """Of the folder `root`. `pause`: until the next look, in seconds; at least `every`."""
 
-    def __init__(self, root: Path, rules: Rules) -> None:
+    def __init__(self, root: Path, rules: Rules, every: float) -> None:
+        self._every = every
         self.root = root
         self._rules = rules
         self._said: set[str] = set()  # paths that are not saved
         self._last = Look({}, {})
-        self.pause = LOOK_SECONDS
+        self.pause = every
 
     def take(self) -> Look:
         """What is in the folder. OSError if it cannot be read, TooMuchError if it is too large to be committed."""
         started = time.monotonic()
         seen = self._last = look(self.root, self._rules, before=self._last.files)
-        self.pause = max(LOOK_SECONDS, SHARE * (time.monotonic() - started))
+        self.pause = max(self._every, SHARE * (time.monotonic() - started))
         if (size := sum(file.size for file in seen.files.values())) > MOST_BYTES:
             raise TooMuchError(
                 f"{self.root} has {words.mib(size)}, more than {words.mib(MOST_BYTES)}, most of them in "

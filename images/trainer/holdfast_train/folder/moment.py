@@ -17,9 +17,10 @@ from holdfast_train.folder.look import LARGE, File
 from holdfast_train.folder.newest import is_in
 from holdfast_train.folder.unfinished import lacking, unfinished
 
-QUIET_SECONDS: Final = 2.0  # without a change, if the formats of all files that changed say that they are whole
-UNKNOWN_SECONDS: Final = 6.0  # if a file of LARGE bytes or more has no format that says so
-RESTLESS_LOOKS: Final = 5  # that have all seen a file change: it does so all the time
+QUIET_SECONDS: Final = 2.0  # without a change, if the formats of all files that changed say that they are whole;
+UNKNOWN: Final = 3  # so many times that if a file of LARGE bytes or more has no format that says so
+RESTLESS_LOOKS: Final = 5  # that have all seen a file change,
+RESTLESS_SECONDS: Final = 8.0  # for as long: it does so all the time
 MOVING_SECONDS: Final = 60.0  # between two commits of files of which only such ones have changed
 TORN_SECONDS: Final = 60.0  # after its last change, what is not whole stays as it is
 NOISE_SECONDS: Final = 30.0  # after which changes of small files hold nothing up,
@@ -42,17 +43,26 @@ class Due:
 
 
 class Moment:
-    """Learns from looks at the folder `root`. `on_change` is called with each path that has changed."""
+    """Learns from looks at the folder `root`. `on_change` is called with each path that has changed.
+
+    `quiet`: seconds without a change in which a save is over. All times are by `clock`.
+    """
 
     def __init__(
-        self, root: Path, on_change: Callable[[str], None] = lambda _: None, clock: Callable[[], float] = time.monotonic
+        self,
+        root: Path,
+        on_change: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        quiet: float = QUIET_SECONDS,
     ) -> None:
+        self._quiet = quiet
         self._root = root
         self._on_change = on_change
         self._clock = clock
         self._files: Mapping[str, File] = {}
         self._changed_at: dict[str, float] = {}  # and since when it is as it is; not of what was there at the beginning
-        self._in_a_row: dict[str, int] = {}  # looks that have all seen it change
+        self._in_a_row: dict[str, tuple[int, float]] = {}  # looks that have all seen it change, and the first of them
         self._committed: Mapping[str, tuple[int, int, str | None]] = {}
         self._committed_at = -float("inf")
         self._quiet_since = -float("inf")
@@ -93,7 +103,8 @@ class Moment:
         gone = before.keys() - files.keys()
         for path in gone:
             self._changed_at.pop(path, None)
-        self._in_a_row = {path: self._in_a_row.get(path, 0) + 1 for path in changed}
+        known = {path: self._in_a_row.get(path, (0, now)) for path in changed}
+        self._in_a_row = {path: (looks + 1, since) for path, (looks, since) in known.items()}
         for path in changed:
             self._changed_at[path] = now
             self._on_change(path)
@@ -105,11 +116,13 @@ class Moment:
             self._loud_since = now if self._loud_since is None else self._loud_since
             is_small = all(path in gone or files[path].size < LARGE for path in loud)
             self._is_storm = now - self._loud_since >= (NOISE_SECONDS if is_small else STORM_SECONDS)
-        elif now - self._quiet_since >= UNKNOWN_SECONDS:
+        elif now - self._quiet_since >= UNKNOWN * self._quiet:
             self._loud_since = None
 
     def _is_restless(self, path: str) -> bool:
-        return self._in_a_row.get(path, 0) >= RESTLESS_LOOKS and self._whole(self._files[path]) is not False
+        looks, since = self._in_a_row.get(path, (0, self._clock()))
+        is_long = looks >= RESTLESS_LOOKS and self._clock() - since >= RESTLESS_SECONDS
+        return is_long and self._whole(self._files[path]) is not False
 
     @property
     def has_new_state(self) -> bool:
@@ -150,7 +163,7 @@ class Moment:
         if (
             due is not None
             and not self._is_storm
-            and now - self._quiet_since < (QUIET_SECONDS if is_sure else UNKNOWN_SECONDS)
+            and now - self._quiet_since < (1 if is_sure else UNKNOWN) * self._quiet
         ):
             self.waits_for = self.waits_for or "files change at each look"
             return None

@@ -44,9 +44,9 @@ class NodeFolder:
         settings = environment.settings
         self.rank = environment.node_rank
         self.root = root
-        self.looking = Looking(root, Rules(root, settings.folder_exclude, os.environ))
+        self.looking = Looking(root, Rules(root, settings.folder_exclude, os.environ), settings.folder_quiet)
         self.newest = NewestSave(root, settings.folder_pattern)
-        self.moment = Moment(root, self.newest.note_changed)
+        self.moment = Moment(root, self.newest.note_changed, quiet=settings.folder_quiet)
         # A job that was created again, and is not to go on with its checkpoints, does not know the folder.
         is_new = settings.resume != "Auto"
         self.note = Note(root, f"{storage.uri} {environment.identity.job_uid if is_new else ''}".rstrip())

@@ -10,8 +10,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-FIRST_SECONDS: Final = 10.0  # without a change on any node, before the first commit: nobody knows which nodes write
-SETTLED_SECONDS: Final = 60.0  # after which a node that has written nothing writes nothing for this save
+from holdfast_train.folder.moment import QUIET_SECONDS
+
+FIRST: Final = 5  # times the quiet after a save, before the first commit: nobody knows which nodes write
+SETTLED: Final = 30  # times it, after which a node that has written nothing writes nothing for this save
 STEPS_ON: Final = 2  # reports of later steps: the first may be of a step that was under way
 
 
@@ -38,13 +40,19 @@ class Seen:
 
 
 def why_wait(
-    seen: Sequence[Seen], writers: Collection[int] | None, steps_on: int, *, has_ended: bool | None = None
+    seen: Sequence[Seen],
+    writers: Collection[int] | None,
+    steps_on: int,
+    *,
+    has_ended: bool | None = None,
+    quiet: float = QUIET_SECONDS,
 ) -> str:
     """Why the folders are not committed together now, in words; empty if they may be.
 
     `writers`: the nodes that wrote the saves before, None if there was none. `steps_on`: how many reports of later
     steps the program has made since the last change in any folder. `has_ended`: None while a program runs; then True if
-    all have ended with exit code 0, and False if one has failed, or was told to leave.
+    all have ended with exit code 0, and False if one has failed, or was told to leave. `quiet`: seconds without a
+    change after which a save of one node is over.
     """
     if has_ended is None and (waiting := next((one for one in seen if one.waits_for), None)):
         return f"node {waiting.rank}: {waiting.waits_for}"
@@ -54,12 +62,12 @@ def why_wait(
     writing = [one for one in seen if one.has_state]
     if not writing or has_ended or steps_on >= STEPS_ON:
         return ""
-    quiet = min(one.quiet for one in seen)
-    if has_ended is None and quiet >= SETTLED_SECONDS:
+    at_rest = min(one.quiet for one in seen)
+    if has_ended is None and at_rest >= SETTLED * quiet:
         return ""
-    if has_ended is None and writers is None and quiet < FIRST_SECONDS:
+    if has_ended is None and writers is None and at_rest < FIRST * quiet:
         return "the first save: other nodes may still have to write their parts"
-    if has_ended is False and writers is None and quiet < FIRST_SECONDS and len(writing) < len(seen):
+    if has_ended is False and writers is None and at_rest < FIRST * quiet and len(writing) < len(seen):
         return "the first save, and not all nodes have written a part of it"
     if missing := sorted(set(writers or ()) - {one.rank for one in writing}):
         return f"node {missing[0]} has not written its part of the save yet"
@@ -76,7 +84,8 @@ def _of(seen: Seen) -> str:
 class SameSave:
     """Learns from looks whether the folders of several nodes belong to one save: see `why_wait`."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet: float = QUIET_SECONDS) -> None:
+        self._quiet = quiet
         self._writers: tuple[frozenset[int], ...] = ()  # of the last two commits of saves
         self._changes: tuple[int, ...] = ()
         self._told: int | None = None
@@ -98,7 +107,7 @@ class SameSave:
     def why_wait(self, seen: Sequence[Seen], *, has_ended: bool | None = None) -> str:
         """As `why_wait`."""
         writers = frozenset[int]().union(*self._writers) if self._writers else None
-        return why_wait(seen, writers, self._steps_on, has_ended=has_ended)
+        return why_wait(seen, writers, self._steps_on, has_ended=has_ended, quiet=self._quiet)
 
     def note_committed(self, seen: Sequence[Seen]) -> None:
         """The folders that were `seen` are committed."""

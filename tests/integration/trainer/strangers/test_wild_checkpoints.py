@@ -10,7 +10,7 @@ from tests.support.trainer.folders import SavedFolder, archive, content, hugging
 from tests.support.trainer.strangers.wild import WILD, Wild, raw
 
 from holdfast_train.folder.look import Look, look
-from holdfast_train.folder.moment import QUIET_SECONDS, UNKNOWN_SECONDS, Due, Moment
+from holdfast_train.folder.moment import QUIET_SECONDS, UNKNOWN, Due, Moment
 
 LOOK = QUIET_SECONDS
 
@@ -39,9 +39,9 @@ def save(wild: Wild, root: Path, number: int, watched: Watched) -> Due:
     for count, stage in enumerate(wild.stages):
         stage(root, (number + 1) * 10)
         if count in wild.half:
-            assert watched.due(2 * UNKNOWN_SECONDS) is None, "half a checkpoint was committed"
+            assert watched.due(2 * UNKNOWN * QUIET_SECONDS) is None, "half a checkpoint was committed"
             assert watched.moment.waits_for
-    due = watched.due(2 * UNKNOWN_SECONDS)
+    due = watched.due(2 * UNKNOWN * QUIET_SECONDS)
     assert due is not None, f"it was never committed: {watched.moment.waits_for}"
     watched.moment.note_committed(due.files)
     return due
@@ -135,7 +135,7 @@ def test_a_clock_steps_back(tmp_path: Path, name: str) -> None:
         path = archive(place.root / name.format(step), b"%d" % step)
         at = 1_000_000_000 + step + (3600 if step == 100 else 0)
         os.utime(path, (at, at))
-        assert watched.due(2 * UNKNOWN_SECONDS) is not None
+        assert watched.due(2 * UNKNOWN * QUIET_SECONDS) is not None
         watched.moment.note_committed(look(place.root).files)
         assert place.commit() is not None, "it counts as known"
 

@@ -224,3 +224,21 @@ def test_the_end_of_a_folder_without_its_marker(course: Course) -> None:
     due = course.moment.last(clean=False)
     assert due is not None
     assert set(due.files) == {"log"}
+
+
+# Breaks if a folder that is looked at more often counts a save that takes some seconds as a file that changes all the
+# time, and commits half of it.
+@pytest.mark.parametrize("quiet", [0.1, 0.5, 2.0])
+def test_a_short_quiet_and_a_save_of_seconds(tmp_path: Path, quiet: float) -> None:
+    now, path = 0.0, tmp_path / "save.bin"
+    moment = Moment(tmp_path, clock=lambda: now, quiet=quiet)
+    moment.begin({}, {})
+    while now < 6:
+        now += quiet
+        with path.open("ab") as file:
+            file.write(b"\x01\x02 a format that is not known" * 100_000)
+        moment.see(look(tmp_path).files)
+        assert moment.due() is None
+    now += 4 * quiet
+    moment.see(look(tmp_path).files)
+    assert moment.due() is not None

@@ -14,7 +14,7 @@ from holdfast_protocol.settings import Keep
 from holdfast_train.commitlog.checkpoints import Checkpoints, Found, find
 from holdfast_train.environment import Environment
 from holdfast_train.errors import StorageError
-from holdfast_train.folder import index, moment, note
+from holdfast_train.folder import index, note
 from holdfast_train.folder.beginning import Beginning
 from holdfast_train.folder.commit import FolderCommit, FolderCommits
 from holdfast_train.folder.launcher import Launcher
@@ -55,11 +55,11 @@ class Two:
         for folder in self.folders:
             folder.moment.begin({}, {})
 
-    def folder(self, rank: int) -> NodeFolder:
+    def folder(self, rank: int, **more: Any) -> NodeFolder:
         root = self.place / f"outputs-{rank}"
         root.mkdir(exist_ok=True)
         own = {"HOLDFAST_NODES": "2", "HOLDFAST_RANK": str(rank)}
-        environment = Environment.read(pod(root, self.storage.uri, 1, self.place / "log", **own))
+        environment = Environment.read(pod(root, self.storage.uri, 1, self.place / "log", **own, **more))
         assert environment is not None
         return NodeFolder(environment, self.storage, root)
 
@@ -134,7 +134,7 @@ def test_a_commit_of_the_process_before(two: Two) -> None:
 
 
 # Breaks if a file that the program is writing when another process takes over counts as one that is at rest.
-def test_what_is_there_when_a_process_takes_over_has_just_changed(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_there_when_a_process_takes_over_has_just_changed(two: Two) -> None:
     two.write(1, "a.pt", "a")
     again = two.folder(1)
     again.take_over(None)
@@ -144,9 +144,10 @@ def test_what_is_there_when_a_process_takes_over_has_just_changed(two: Two, monk
     assert seen.quiet < 60
     with pytest.raises(ChangedError, match="not at rest"):
         again.freeze(joins=True)
-    monkeypatch.setattr(moment, "QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(moment, "UNKNOWN_SECONDS", 0.0)
-    assert not again.state().waits_for
+    at_rest = two.folder(1, folder_quiet=1e-9)
+    at_rest.take_over(None)
+    at_rest.look()
+    assert not at_rest.state().waits_for
 
 
 # Breaks if a program that was killed leaves half of a file in the place of one that is committed, and that is taken.

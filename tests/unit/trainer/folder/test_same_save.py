@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from holdfast_train.folder.same_save import FIRST_SECONDS, SETTLED_SECONDS, STEPS_ON, SameSave, Seen, why_wait
+from holdfast_train.folder.moment import QUIET_SECONDS
+from holdfast_train.folder.same_save import FIRST, SETTLED, STEPS_ON, SameSave, Seen, why_wait
 
+FIRST_SECONDS, SETTLED_SECONDS = FIRST * QUIET_SECONDS, SETTLED * QUIET_SECONDS
 WRITES = {"is_new": True, "has_state": True}
 LOGS: dict[str, Any] = {"is_new": True}
 BOTH = frozenset({0, 1})
@@ -181,3 +183,14 @@ def test_steps_after_the_last_change_count() -> None:
     assert same.why_wait(seen)
     same.see(seen, 7)
     assert not same.why_wait(seen)
+
+
+# Breaks if a rehearsal that takes a shorter time for the end of a save waits as long as a job.
+def test_times_are_multiples_of_the_quiet_after_a_save() -> None:
+    same, all_wrote, one_wrote = SameSave(0.1), [node(0, **WRITES), node(1, **WRITES)], [node(0, **WRITES), node(1)]
+    at_rest = {"quiet": FIRST * 0.1}
+    assert "first save" in same.why_wait([node(0, **WRITES, quiet=0.4), node(1, **WRITES, **at_rest)])
+    assert not same.why_wait([node(0, **WRITES, **at_rest), node(1, **WRITES, **at_rest)])
+    same.note_committed(all_wrote)
+    assert "node 1" in same.why_wait([node(0, **WRITES, quiet=2.9), node(1, quiet=2.9)])
+    assert not same.why_wait(one_wrote)  # at rest for 5 s

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.trainer.folders import SavedFolder, content, hugging_face, identity, pod
+from tests.support.trainer.folders import QUIET, SavedFolder, content, hugging_face, identity, pod
 from tests.support.waiting import wait_for
 
 from holdfast_train.commitlog.log import CommitLog
@@ -29,7 +29,9 @@ def writer(place: Path, attempt: int, **more: str) -> Iterator[tuple[str, Said]]
     """
     (place / "volume").mkdir(exist_ok=True)
     errors = place / f"stderr-{attempt}"
-    environment = pod(place / "outputs", f"file://{place}/volume/job", attempt, place / "log", **more)
+    environment = pod(
+        place / "outputs", f"file://{place}/volume/job", attempt, place / "log", folder_quiet=QUIET, **more
+    )
     command = [sys.executable, "-m", "holdfast_train.folder.writer"]
     with errors.open("w") as file:
         process = subprocess.Popen(

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.support.trainer.folders import archive, command, content, hugging_face, identity, pod
+from tests.support.trainer.folders import QUIET, archive, command, content, hugging_face, identity, pod
 from tests.support.waiting import wait_for
 
 from holdfast_train.commitlog.log import CommitLog
@@ -35,7 +35,7 @@ class Pod:
     ) -> None:
         self.root, self.log = place / (root or f"outputs-{attempt}"), place / f"log-{attempt}"
         self.errors = place / f"stderr-{attempt}"
-        env = pod(self.root, f"file://{place}/store/job", attempt, self.log, **more)
+        env = pod(self.root, f"file://{place}/store/job", attempt, self.log, folder_quiet=QUIET, **more)
         started = command(self.root, saves_on_signal=saves_on_signal, last=last)
         if program:  # a Python program, with the folder as its argument
             started[started.index("--") :] = ["--", sys.executable, "-c", program, str(self.root)]
