@@ -21,6 +21,8 @@ MANAGED_BY: Final = "holdfast"
 
 # Label on a TrainingJob that `holdfast probe` makes: the name of the job that it measures.
 LABEL_PROBE_OF: Final = "holdfast.dev/probe-of"
+# Label on a TrainingJob that `holdfast rehearse` makes: the name of the job that it rehearses.
+LABEL_REHEARSAL_OF: Final = "holdfast.dev/rehearsal-of"
 
 # Labels on the operator's own pods. The leader has LABEL_LEADER="true": the Service `holdfast` selects by it.
 OPERATOR_LABELS: Final = {"app.kubernetes.io/name": "holdfast", "app.kubernetes.io/component": "operator"}

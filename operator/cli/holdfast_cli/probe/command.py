@@ -20,18 +20,20 @@ from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.cluster.options import Kubeconfig, Namespace
 from holdfast_cli.errors import CliError
 from holdfast_cli.probe import screen
-from holdfast_cli.probe.cleaning import Cleaner
-from holdfast_cli.probe.manifests import Limits, Probe, left_out, make_probes
+from holdfast_cli.probe.counts import counts
+from holdfast_cli.probe.manifests import PROBES, Limits, Probe, make_probes
 from holdfast_cli.probe.measure import Outcome, Result, scaling
 from holdfast_cli.probe.patch import as_json, as_patch, paces, patch_file
 from holdfast_cli.probe.running import Running
-from holdfast_cli.probe.target import Grid, counts, grid_of, read_job
 from holdfast_cli.probe.teller import Teller
 from holdfast_cli.storage.options import Endpoint
 from holdfast_cli.terminal.console import console, error_console
 from holdfast_cli.terminal.formats import money
 from holdfast_cli.terminal.output import write
 from holdfast_cli.terminal.parsing import duration
+from holdfast_cli.trial_jobs.cleaning import Cleaner
+from holdfast_cli.trial_jobs.manifests import left_out
+from holdfast_cli.trial_jobs.target import Grid, grid_of, read_job
 
 SHORTEST: Final = timedelta(seconds=1)
 LONGEST: Final = timedelta(hours=24)
@@ -78,7 +80,7 @@ def probe(
       holdfast probe job.yaml --tier spot-t4 --tier v100 --patch paces.yaml
       holdfast probe job.yaml --accelerators 1,4 -o json
     """
-    raw, job = read_job(manifest_files(files, filename))
+    raw, job = read_job(manifest_files(files, filename), "probe")
     limits = Limits(steps, _span("--acquire-timeout", acquire_timeout), _span("--timeout", timeout))
     asked = Asked(raw, job, limits, tier or [], counts(accelerators, job), keep=keep)
     where = job.metadata.namespace
@@ -131,7 +133,7 @@ async def _run(asked: Asked, target: Target, endpoint: str | None) -> Found:
         grid = await grid_of(client, asked.raw, asked.job)
         chosen = grid.chosen(asked.tiers)
         probes = make_probes(asked.raw, chosen, asked.accelerators, asked.limits, keep=asked.keep)
-        cleaner = Cleaner(client, target.resolved_namespace(), asked.raw, endpoint)
+        cleaner = Cleaner(client, target.resolved_namespace(), asked.raw, PROBES, endpoint)
         if left := await cleaner.remove_all():
             err.print(f"removed {left} of an earlier probe")
         cleaner.notes.clear()  # what cannot be removed now is said in the end

@@ -13,7 +13,6 @@ from holdfast.runtime.errors import ApiError
 from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.live_list import LiveList
 from holdfast_cli.errors import CliError
-from holdfast_cli.probe.cleaning import Cleaner
 from holdfast_cli.probe.manifests import Limits, Probe
 from holdfast_cli.probe.measure import (
     Outcome,
@@ -29,6 +28,7 @@ from holdfast_cli.probe.measure import (
 )
 from holdfast_cli.storage.history import history_of
 from holdfast_cli.terminal import formats
+from holdfast_cli.trial_jobs.cleaning import Cleaner
 from holdfast_protocol.figures import UNKNOWN, Figures
 
 TICK: Final = 0.5  # seconds between two looks at the clock

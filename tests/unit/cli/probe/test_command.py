@@ -20,7 +20,9 @@ from holdfast.api.names import LABEL_PROBE_OF
 from holdfast.runtime.apiserver.client import Client
 from holdfast_cli.cluster import live_list
 from holdfast_cli.main import app
-from holdfast_cli.probe import cleaning, running
+from holdfast_cli.probe import running
+from holdfast_cli.probe.manifests import PROBES
+from holdfast_cli.trial_jobs import cleaning
 
 JOBS = "/apis/holdfast.dev/v1alpha1/namespaces/vision/trainingjobs"
 PODS = "/api/v1/namespaces/vision/pods"
@@ -246,7 +248,7 @@ def test_storage_is_emptied_after_the_pods_ended(api: FakeApi) -> None:
     async def remove() -> None:
         async with await Client.from_kubeconfig() as client:
             raw = {"metadata": {"name": "vit-probe-spot", "uid": "u"}, "status": ACQUIRING}
-            await asyncio.wait_for(cleaning.Cleaner(client, "vision", RAW).remove(raw), 20)
+            await asyncio.wait_for(cleaning.Cleaner(client, "vision", RAW, PROBES).remove(raw), 20)
 
     asyncio.run(remove())
     assert len(asked) == 3

@@ -10,14 +10,8 @@ from holdfast.api.names import API_VERSION, JOB_KIND, LABEL_PROBE_OF
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast_cli.errors import CliError
-from holdfast_cli.probe.manifests import (
-    Limits,
-    Probe,
-    is_name_of_probe,
-    left_out,
-    make_probes,
-    storage_of_probes,
-)
+from holdfast_cli.probe.manifests import PROBES, Limits, Probe, make_probes
+from holdfast_cli.trial_jobs.manifests import left_out, may_be_name, with_storage_of_all
 
 SPOT = {"name": "spot", "kind": "Spot", "accelerator": "nvidia.com/gpu", "pricePerNodeHour": "1"}
 CPU = {"name": "cpu", "kind": "CPU"}
@@ -152,11 +146,11 @@ def test_a_tier_of_a_profile_comes_without_what_only_the_platform_may_set() -> N
 
 # Breaks if what is deleted in the end is the job's own prefix.
 def test_all_probes_store_below_one_folder() -> None:
-    assert storage_of_probes(RAW, "vision")["spec"]["checkpoint"]["storage"] == {
+    assert with_storage_of_all(PROBES, RAW, "vision")["spec"]["checkpoint"]["storage"] == {
         "s3": {"bucket": "runs", "prefix": "team/vit/probes"}
     }
     claim = changed(checkpoint={"storage": {"volumeClaim": {"name": "data", "path": "vit"}}})
-    found = TrainingJob.parse(storage_of_probes(claim, "vision")).spec.checkpoint.storage.volume_claim
+    found = TrainingJob.parse(with_storage_of_all(PROBES, claim, "vision")).spec.checkpoint.storage.volume_claim
     assert found is not None
     assert found.path == "vit/probes"
 
@@ -170,7 +164,7 @@ def test_a_prefix_that_becomes_too_long_is_said() -> None:
 # Breaks if the keys of the storage are looked for in no namespace: nothing that probes stored would be removed.
 def test_a_file_without_a_namespace() -> None:
     meta = {key: value for key, value in RAW["metadata"].items() if key != "namespace"}
-    assert storage_of_probes({**RAW, "metadata": meta}, "default")["metadata"]["namespace"] == "default"
+    assert with_storage_of_all(PROBES, {**RAW, "metadata": meta}, "default")["metadata"]["namespace"] == "default"
     assert RAW["metadata"]["namespace"] == "vision"
 
 
@@ -178,5 +172,5 @@ def test_a_file_without_a_namespace() -> None:
 @pytest.mark.parametrize("name", ["vit", "a-very-long-name-of-a-job-of-forty-chars"])
 def test_names_of_probes_are_known_again(name: str) -> None:
     raw = {**RAW, "metadata": {**RAW["metadata"], "name": name}}
-    assert all(is_name_of_probe(probe.name, name) for probe in make(raw, 1, 2))
-    assert not any(is_name_of_probe(other, name) for other in (name, "manifests", "other-probe-spot", "probe-study"))
+    assert all(may_be_name(PROBES, probe.name, name) for probe in make(raw, 1, 2))
+    assert not any(may_be_name(PROBES, other, name) for other in (name, "manifests", "other-probe-spot", "probe-study"))
