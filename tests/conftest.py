@@ -8,6 +8,7 @@ Also how hypothesis works: the same examples in every run, however slow the mach
 """
 
 import gc
+import os
 import random
 import signal
 from collections.abc import Iterator
@@ -21,7 +22,15 @@ from tests.support.no_browser import not_tested
 from tests.support.operator.operator_process import OperatorProcess
 
 from holdfast_local.cluster import Cluster
-from holdfast_local.config import DEFAULT_NODES
+from holdfast_local.config import DEFAULT_IMAGES, DEFAULT_NODES
+
+# torch asks the resolver for the name of each address that connects, also of loopback. A question that gets lost costs
+# all ranks one second, rather than the usual five. The processes of tests inherit it, and pods get it.
+os.environ.setdefault("RES_OPTIONS", "timeout:1")
+IMAGES = {
+    name: image.model_copy(update={"env": {**image.env, "RES_OPTIONS": os.environ["RES_OPTIONS"]}})
+    for name, image in DEFAULT_IMAGES.items()
+}
 
 POOLS = 32  # for one pytest process; a test that breaks its nodes takes a pool that no later test uses
 
@@ -87,7 +96,7 @@ def cluster() -> Iterator[Cluster]:
     Tests share it: leave its default nodes as they were.
     """
     pools = (node for number in range(1, POOLS + 1) for node in pool_nodes(number))
-    with running_cluster(audit=True, nodes=(*DEFAULT_NODES, *pools)) as running:
+    with running_cluster(audit=True, nodes=(*DEFAULT_NODES, *pools), images=IMAGES) as running:
         running.install()
         # The garbage collector learns of new kinds when it starts, and then only every 30 s.
         running.kill_component("kube-controller-manager")

@@ -67,7 +67,10 @@ def reclaim(cluster: Cluster, node: str) -> None:
 
 # Breaks if nodes resume from two moments, if a node does not find what another one has written, if a notice to one node
 # does not reach the programs of all, or if the last save is not committed before the pods go.
-@pytest.mark.parametrize(("lose", "rank"), [(crash, 1), (reclaim, 0)], ids=["crash", "notice"])
+@pytest.mark.parametrize(
+    ("lose", "rank"),
+    [pytest.param(crash, 1, marks=pytest.mark.thorough, id="crash"), pytest.param(reclaim, 0, id="notice")],
+)
 def test_a_program_on_two_nodes_loses_one(  # noqa: PLR0917 - fixtures
     cluster: Cluster, namespace: str, pool: Pool, tmp_path: Path, lose: Callable[[Cluster, str], None], rank: int
 ) -> None:

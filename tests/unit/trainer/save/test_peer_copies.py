@@ -118,7 +118,7 @@ def test_a_slow_node_has_time_as_long_as_it_takes_bytes(
             left = len(data) + peer_copies._HEADER.size
             while left > 0:
                 left -= len(connection.recv(1 << 18))
-                pause.wait(0.05)
+                pause.wait(0.01)
             connection.sendall(peer_copies._KEPT)
 
     thread = threading.Thread(target=read_slowly)
