@@ -87,6 +87,13 @@ lock: ## Resolve all requirement files; ARGS=--upgrade takes the newest versions
 	$(COMPILE) --group pyproject.toml:docs --constraint requirements/dev.txt -o requirements/docs.txt
 	$(COMPILE) requirements/bench.in -o requirements/bench.txt
 	$(COMPILE) --no-deps requirements/versions.in -o requirements/versions.txt
+	for group in torch litgpt llamafactory torchtune; do \
+	  $(COMPILE) requirements/zoo/$$group.in -o requirements/zoo/$$group.txt || exit 1; \
+	done
+
+.PHONY: test-zoo
+test-zoo: setup ## Interrupt public training programs, and compare; ARGS="--list" names them, ARGS="NAME ..." chooses (minutes each)
+	$(BIN)/python -m tests.zoo $(ARGS)
 
 .PHONY: bench
 bench: setup ## Measure Holdfast beside a plain Kubernetes Job, and print ratios

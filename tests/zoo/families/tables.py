@@ -1,0 +1,58 @@
+"""Programs of the libraries that learn from tables: trees, and scikit-learn."""
+
+from tests.zoo.program import Program
+
+PROGRAMS = (
+    Program(
+        name="xgboost",
+        is_quick=True,
+        group="torch",
+        command="exec python $drivers/xgboost_loop.py $folder",
+        saves=("model_*.ubj",),
+        resumed=r"resumed at round \d+",
+        final="final.ubj",
+        patterns=("[{step}] train-logloss:{loss}",),
+        steps=240,
+        promise="exact",
+        why="The parameters name no sampling, and the documentation of `xgb_model` says that training continues.",
+    ),
+    Program(
+        name="lightgbm",
+        is_quick=True,
+        group="torch",
+        command="exec python $drivers/lightgbm_loop.py $folder",
+        saves=("model-*.txt",),
+        resumed=r"resumed at round \d+",
+        final="final.npz",
+        patterns=("round {step} loss={loss}",),
+        steps=240,
+        promise="exact",
+        why="`deterministic=True`, no sampling; the score of each row is summed again from the trees.",
+    ),
+    Program(
+        name="catboost",
+        is_quick=True,
+        group="torch",
+        command="exec python $drivers/catboost_loop.py $folder",
+        saves=("snapshot",),
+        resumed=r"(?s)\A(?!.*\n0:\tlearn).*\tlearn",
+        final="final.npz",
+        patterns=("{step}:*learn: {loss}",),
+        steps=400,
+        promise="exact",
+        why="Documentation, Recovering training: it goes on from the saved state, with the same parameters.",
+    ),
+    Program(
+        name="scikit-learn",
+        is_quick=True,
+        group="torch",
+        command="exec python $drivers/scikit_learn_loop.py $folder",
+        saves=("model.joblib",),
+        resumed=r"resumed at step \d+",
+        final="final.npz",
+        patterns=("step {step}/{total} loss={loss}",),
+        steps=240,
+        promise="exact",
+        why="joblib keeps the whole estimator, also its random generator and its optimizer.",
+    ),
+)

@@ -1,0 +1,28 @@
+"""The training loop of PyKEEN with its own checkpoints, and the data that it brings: pykeen_pipeline.py FOLDER."""
+
+import logging
+import sys
+from pathlib import Path
+
+import torch
+from pykeen.pipeline import pipeline
+
+logging.basicConfig(level=logging.INFO)
+folder = Path(sys.argv[1])
+result = pipeline(
+    dataset="nations",
+    model="RotatE",
+    model_kwargs={"embedding_dim": 512},
+    epochs=60,
+    device="cpu",
+    random_seed=1,
+    training_kwargs={
+        "batch_size": 64,
+        "num_workers": 0,
+        "use_tqdm_batch": False,
+        "checkpoint_name": "training.pt",
+        "checkpoint_directory": str(folder),
+        "checkpoint_frequency": 0,  # minutes: a save after each epoch
+    },
+)
+torch.save(result.model.state_dict(), folder / "final.pt")

@@ -1,0 +1,25 @@
+"""Stable-Baselines3 with its own CheckpointCallback: stable_baselines.py FOLDER."""
+
+import sys
+from pathlib import Path
+
+import gymnasium
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import CheckpointCallback
+
+STEPS = 24_000
+torch.set_num_threads(1)
+folder = Path(sys.argv[1])
+saves = sorted(folder.glob("ppo_*_steps.zip"), key=lambda path: int(path.stem.split("_")[1]))
+if saves:
+    model = PPO.load(saves[-1], env=gymnasium.make("CartPole-v1"), device="cpu")
+    print(f"resumed at step {model.num_timesteps}", flush=True)
+else:
+    model = PPO("MlpPolicy", "CartPole-v1", seed=1, n_steps=1024, verbose=1, device="cpu")
+model.learn(
+    STEPS - model.num_timesteps,
+    callback=CheckpointCallback(save_freq=3072, save_path=str(folder), name_prefix="ppo"),
+    reset_num_timesteps=False,
+)
+torch.save(model.policy.state_dict(), folder / "final.pt")

@@ -1,0 +1,32 @@
+"""XGBoost with its own TrainingCheckPoint: xgboost_loop.py FOLDER."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import xgboost
+from xgboost.callback import EvaluationMonitor, TrainingCheckPoint
+
+ROUNDS = 240
+folder = Path(sys.argv[1])
+random = np.random.default_rng(1)
+x = random.normal(size=(40_000, 30)).astype("float32")
+y = (x[:, 0] * x[:, 1] + np.sin(x[:, 2]) + 0.1 * random.normal(size=40_000) > 0).astype("float32")
+data = xgboost.DMatrix(x, y)
+# A name such as model_40.ubj: the number of rounds that the whole model has.
+saves = sorted(folder.glob("model_*.ubj"), key=lambda path: int(path.stem.split("_")[1]))
+model, done = None, 0
+if saves:
+    model = xgboost.Booster(model_file=saves[-1])
+    done = model.num_boosted_rounds()
+    print(f"resumed at round {done}", flush=True)
+model = xgboost.train(
+    {"max_depth": 7, "eta": 0.1, "objective": "binary:logistic", "nthread": 1, "seed": 1, "tree_method": "hist"},
+    data,
+    num_boost_round=ROUNDS - done,
+    xgb_model=model,
+    evals=[(data, "train")],
+    verbose_eval=False,
+    callbacks=[EvaluationMonitor(period=5), TrainingCheckPoint(folder, name="model", interval=30)],
+)
+model.save_model(folder / "final.ubj")
