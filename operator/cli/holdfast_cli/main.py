@@ -61,6 +61,10 @@ COMMANDS: Final[dict[str, Place | Plugin]] = {
         "holdfast_cli.probe.command:probe",
         "Train a few steps of a job on each tier, and measure them.",
     ),
+    "rehearse": Place(
+        "holdfast_cli.rehearse.command:rehearse",
+        "Interrupt a program on this machine, or a job on a tier, and compare it with an undisturbed run.",
+    ),
     "demo": Plugin(LOCAL, "Watch a training lose three nodes and finish."),
     "simulate": Plugin(
         "pip install holdfast-research",

@@ -23,6 +23,11 @@ class Figures:
         self._bars = BarsOfEpochs()
         self.metrics: dict[str, str] = {}
 
+    @property
+    def begins_again(self) -> bool:
+        """True if the count has begun again, as in each epoch: it says no step of the training."""
+        return self._begins_again
+
     def read(self, line: str) -> None:
         """Take what the patterns find in the line; of two that find the same number, the first one decides."""
         values: dict[str, str] = {}

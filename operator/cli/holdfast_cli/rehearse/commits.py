@@ -1,0 +1,101 @@
+"""`Commits`: what a run has committed, read from its storage while it runs."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast_train.commitlog.checkpoints import find
+from holdfast_train.commitlog.log import CommitLog
+from holdfast_train.commitlog.records import Commit
+from holdfast_train.environment import Identity
+from holdfast_train.errors import StorageError
+from holdfast_train.folder.index import NotFromFolderError, hash_of, read_index
+from holdfast_train.folder.newest import is_in
+from holdfast_train.format.names import CheckpointName
+from holdfast_train.storage.base import Storage
+
+_READER: Final = Identity("rehearsal", "rehearsal", "reader", 1, "reader")  # it appends nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One commit: its number in the log, the attempt that made it, and its step; None if nothing says it.
+
+    `save`: the path of the newest save in the folder; empty without one, and for a program with `Run`. `is_new`: it
+    has a save that the commit before did not have. `uploaded`: bytes that no commit before had. `at`: when it was
+    made, as its writer says. `content`: equal for equal bytes of the save; empty if it is not known.
+    """
+
+    seq: int
+    attempt: int
+    step: int | None
+    save: str
+    is_new: bool
+    uploaded: int
+    at: str = ""
+    content: str = ""
+
+
+class Commits:
+    """Those in the storage of a run."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._log = CommitLog(self._storage, _READER)
+        self._known: list[Made] = []
+        self._names: set[CheckpointName] = set()
+        self._save: dict[str, tuple[str, ...]] = {}
+
+    def read(self) -> list[Made]:
+        """All that were made until now, the oldest first, also those that a later one has taken the place of."""
+        with suppress(StorageError):  # another process writes; what is there is read the next time
+            self._log.refresh()
+            last = self._known[-1].seq if self._known else 0
+            for commit in self._log.state.commits:
+                if commit.seq > last:
+                    self._known.append(self._made(commit))
+        return self._known
+
+    def newest(self) -> Commit | None:
+        """The newest one, as the log says now. Raises StorageErrors."""
+        self._log.refresh()
+        commits = self._log.state.commits
+        return commits[-1] if commits else None
+
+    def _made(self, commit: Commit) -> Made:
+        sizes = {commit.name: commit.own_size, **{use.name: use.size for use in commit.uses}}
+        uploaded = sum(size for name, size in sizes.items() if name not in self._names)
+        found = find(self._storage, commit.name, commit.seq, commit.sha256)
+        try:
+            known = read_index(self._storage, found)
+        except NotFromFolderError:
+            self._names |= sizes.keys()
+            return Made(commit.seq, commit.attempt, commit.step, "", is_new=True, uploaded=uploaded, at=commit.at)
+        # Without a file that is known as a save, each file may be one.
+        of_save = (path for path in known.files if not known.newest or is_in(path, known.newest))
+        save = {path: known.content(path) for path in of_save}
+        is_new = bool(save) and save != self._save
+        self._save = save
+        self._names |= sizes.keys()
+        content = hash_of("".join(one for key in sorted(save.values()) for one in key).encode()) if known.newest else ""
+        return Made(
+            commit.seq,
+            commit.attempt,
+            known.step,
+            known.newest,
+            is_new=is_new,
+            uploaded=uploaded,
+            at=commit.at,
+            content=content,
+        )
+
+
+def new_saves(made: Sequence[Made]) -> Iterator[Made]:
+    """The commits that have a new save."""
+    return (one for one in made if one.is_new)
+
+
+def saves_of(made: Sequence[Made]) -> frozenset[str]:
+    """The paths of all saves that were committed."""
+    return frozenset(one.save for one in made if one.save)
