@@ -106,7 +106,7 @@ def test_a_program_shows_its_progress_by_what_it_prints(
         "for step in range(1, 201):\n"
         "    bar = f'{step // 2:3d}%|###       | {step}/200 [00:01<00:10, 20.00it/s, loss={4 / step:.4f}]'\n"
         "    sys.stderr.write('\\r' + bar); sys.stderr.flush(); time.sleep(0.03)\n"
-        "time.sleep(3)\n"
+        "time.sleep(9)\n"  # a busy operator has this long to show the full bar before the program ends
     )
     command = ["python3", "-c", program]
     job = submit(cluster, namespace, [calm_pool.tier("cpu")], command, progress={"patterns": ["tqdm"]})
