@@ -66,7 +66,7 @@ def test_an_exact_program_that_prints_its_steps(tmp_path: Path) -> None:
     [
         ("forgets-speeds", "the state of the optimizer"),
         pytest.param("forgets-data", "random generator", marks=pytest.mark.thorough),
-        pytest.param("begins-again", "trained again what was in it", marks=pytest.mark.thorough),
+        pytest.param("begins-again", "began with step 1 all the same", marks=pytest.mark.thorough),
         pytest.param("cannot-load", "the save cannot be loaded", marks=pytest.mark.thorough),
     ],
 )
