@@ -1,6 +1,5 @@
 """What the interruptions and the saves have cost the program. Pure."""
 
-import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -28,7 +27,7 @@ class Cost:
 def costs_of(starts: Sequence[Start], steps: Iterable[int]) -> list[Cost]:
     """What each interruption has cost, in their order. `steps`: those that the program told in an undisturbed run."""
     every = every_of(steps)
-    return [_cost(before, after, every) for before, after in itertools.pairwise(starts) if before.ended_by]
+    return [_cost(before, after, every) for before, after in pairwise(starts) if before.ended_by]
 
 
 def every_of(steps: Iterable[int]) -> int | None:
@@ -47,12 +46,13 @@ def _cost(before: Start, after: Start, every: int | None) -> Cost:
 def went_on(start: Start, every: int | None) -> int | None:
     """The step after which a start trained: of its checkpoint, unless its first step says otherwise.
 
-    A program that tells each tenth step tells step 60 first, whether it went on from step 50 or 53. In a folder that
-    stayed it may have found a save that is newer than the checkpoint, and without one it begins at step 0.
+    A program that tells each tenth step tells step 60 first, whether it went on from step 50 or 53, and one that says
+    where it resumes tells that step itself. In a folder that stayed it may have found a save that is newer than the
+    checkpoint, and without one it begins at step 0.
     """
     if start.first is None or every is None:
         return start.resumed
-    if start.resumed is not None and start.resumed < start.first <= start.resumed + every:
+    if start.resumed is not None and start.resumed <= start.first <= start.resumed + every:
         return start.resumed
     return max(0, start.first - every)
 

@@ -18,6 +18,7 @@ def start(number: int, resumed: int | None, first: int | None, last: int | None,
     ("resumed", "first", "last", "every", "went_on", "lost"),
     [
         (20, 21, 25, 1, 20, 5),
+        (20, 20, 25, 1, 20, 5),
         (20, 23, 25, 1, 22, 3),
         (20, 30, 40, 10, 20, 20),
         (23, 30, 40, 10, 23, 17),

@@ -36,6 +36,7 @@ def start(number: int, resumed: int | None = None, first: int | None = None, *, 
     ("resumed", "first", "every", "undisturbed", "interrupted", "began"),
     [
         (20, 21, 1, "", "", ON),
+        (20, 20, 1, "", "", ON),
         (20, 30, 10, "", "", ON),
         (23, 30, 10, "", "", ON),
         (20, 40, 10, "", "", ON),

@@ -160,7 +160,7 @@ class _Run:
             self.interrupted[number] = planned.kind
 
     def _check(self, job: TrainingJob) -> None:
-        """CliError if it is in vain to wait longer."""
+        """Raise CliError if the job has no node in time, runs too long, or needs a correction."""
         status = job.status
         self._has_node = self._has_node or any(
             one is not None and one.scheduled_at is not None for one in (status.current, *status.history)
