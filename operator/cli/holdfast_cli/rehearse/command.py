@@ -199,7 +199,9 @@ def rehearse(
 def rehearse_here(asked: Asked, program: Program, keep: Path | None) -> Rehearsed:
     """Rehearse the program on this machine. CliError if it is not there, or cannot be rehearsed."""
     if shutil.which(program.command[0]) is None:
-        raise CliError(f"{program.command[0]}: no such program", code=ExitCode.NOT_FOUND)
+        raise CliError(
+            f"{program.command[0]}: no such program", code=ExitCode.NOT_FOUND, hint="give its path, or set PATH"
+        )
     with (
         interruptible(),
         made_place(program.folder, keep) as place,

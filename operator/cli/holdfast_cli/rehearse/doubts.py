@@ -72,7 +72,8 @@ def with_doubts(verdict: Verdict, undisturbed: Ran, interrupted: Ran, ignore: Se
     unknown = [start for start, beginning in began.items() if beginning is Beginning.UNKNOWN]
     if unknown and len(unknown) == len(began):
         text = "nothing shows that a start went on from its checkpoint; let the program print its steps, and name the "
-        return _changed(verdict, Outcome.NOT_PROVED, f"not proved: {text}line with --progress")
+        text += "line with --progress, or in progress.patterns of the job"
+        return _changed(verdict, Outcome.NOT_PROVED, f"not proved: {text}")
     outside = [path for path in undisturbed.not_saved.outside if not is_ignored(path, ignore)]
     if outside:
         more = f" and {len(outside) - MOST_PATHS} more" if len(outside) > MOST_PATHS else ""

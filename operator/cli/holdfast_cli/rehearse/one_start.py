@@ -118,7 +118,10 @@ def end_all() -> None:
     """Kill all processes that this one has started. CliError if one of them goes on."""
     for _ in range(2):  # one that forks and ends during a look can be missed with its child
         if left := end_descendants(KILL_SECONDS):
-            raise CliError(f"processes of the program do not end after SIGKILL: {', '.join(map(str, left))}")
+            raise CliError(
+                f"processes of the program do not end after SIGKILL: {', '.join(map(str, left))}",
+                hint="they may wait for a disk or a device; when they have ended, delete what the rehearsal has left",
+            )
 
 
 def tail(path: Path) -> str:

@@ -57,7 +57,7 @@ def rehearse_on_tier(asked: Asked, typed: Typed) -> Rehearsed:
     err = error_console()
     if job.spec.checkpoint.folder is None and Interruption.CRASH_IN_SAVE in asked.interruptions:
         if typed.has_chosen:
-            raise CliError(NO_SIGN)
+            raise CliError(NO_SIGN, hint="leave it out, such as with --with notice --with crash --with lost-node")
         err.print(Text(f"note:  {NO_SIGN}"))
         others = tuple(one for one in asked.interruptions if one is not Interruption.CRASH_IN_SAVE)
         asked = replace(asked, interruptions=others)

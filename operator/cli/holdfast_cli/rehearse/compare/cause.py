@@ -218,7 +218,7 @@ def _repeated(evidence: Evidence) -> Cause | None:
         return None
     rows = sum(file.repeated for file in repeated)
     return Cause(
-        "a log has the steps twice that were trained twice; this is harmless",
+        "a file has the steps twice that were trained twice: in a log this is harmless, in a file of results it is not",
         f"{repeated[0].path} has all rows of the undisturbed run in their order, and {rows:,} more",
         is_harmless=True,
     )

@@ -213,7 +213,7 @@ def notes(figures: Sequence[Figure], files: Sequence[File]) -> Iterator[str]:
 
 
 def _is_older(file: File) -> bool:
-    return file.standing is Standing.NOTED and not file.form and file.note.startswith("the older save")
+    return file.standing is Standing.NOTED and not file.form  # of what is there, the form is known
 
 
 def _own_noise(files: Sequence[File]) -> Iterator[str]:

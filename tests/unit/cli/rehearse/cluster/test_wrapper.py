@@ -14,8 +14,13 @@ import psutil
 import pytest
 from tests.support.waiting import wait_for
 
+from holdfast_cli.rehearse import save_watch
 from holdfast_cli.rehearse.cluster.script import TEXT, wrapping
 from holdfast_cli.rehearse.cluster.wrapper import IN_SAVE, KILLED, NO_SAVE, Killer, commit_of, kill, step_of
+from holdfast_protocol import variables
+from holdfast_train.folder.look import OWN
+from holdfast_train.folder.note import Note
+from holdfast_train.format.names import CheckpointName
 
 NOW = {"seconds": 0, "saves": 0, "step": 2**53, "pause": 0, "inSave": False, "patience": 0}
 SLEEP = [sys.executable, "-c", "import time; print('on', flush=True); time.sleep(60)"]
@@ -248,3 +253,14 @@ def test_what_a_note_says(tmp_path: Path) -> None:
     (tmp_path / ".holdfast-folder.json").write_text("[]")
     assert commit_of(str(tmp_path)) is None
     assert [step_of(one) for one in (None, "s3://b/manifests/000000000120-a3-x.json", "s3://b/x")] == [0, 120, 0]
+
+
+# Breaks if a name that the text repeats, because nothing of Holdfast can be imported in a pod, is not the real one.
+def test_names_that_the_text_repeats(tmp_path: Path) -> None:
+    name = CheckpointName.new(40, 2)
+    Note(tmp_path, "s3://runs/job").note_commits((f"s3://runs/job/{name.manifest_key}",))
+    found = commit_of(str(tmp_path))
+    assert found == f"s3://runs/job/{name.manifest_key}"
+    assert step_of(found) == 40
+    assert save_watch.OWN == OWN
+    assert all(repr(one)[1:-1] in TEXT for one in (variables.ATTEMPT, variables.RANK))

@@ -54,7 +54,7 @@ WEIGHTS = replace(STATE, places=(Spot("w", Standing.DIFFERS, Kind.WEIGHT, amount
         (causes(losses(), files=(STATE,)), "rng is saved, but is not put back"),
         (causes(losses(), files=(WEIGHTS,)), "the difference began after the last report"),
         (causes(losses(), files=(File("a.csv", Standing.MISSING),)), "a file that the program wrote before"),
-        (causes(losses(), files=(File("a.csv", Standing.EQUAL, repeated=7),)), "this is harmless"),
+        (causes(losses(), files=(File("a.csv", Standing.EQUAL, repeated=7),)), "in a log this is harmless"),
     ],
 )
 # Breaks if the evidence leads to another cause than the one that it suggests.
