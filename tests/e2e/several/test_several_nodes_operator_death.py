@@ -12,7 +12,6 @@ from tests.support.cluster.local_cluster import delete
 from tests.support.cluster.pod_history import PodWatch
 from tests.support.cluster.small_gangs import COMMAND, environment, printed_by_rank_0
 from tests.support.cluster.training_jobs import Job, Pool, Raw, has_ended, restarts
-from tests.support.waiting import wait_for
 
 from holdfast.api import names
 from holdfast_local.cluster import Cluster
@@ -42,13 +41,6 @@ class Gangs(Group):
         (self.folder / "fast").touch()
         self.cluster.kubectl("uncordon", self.pool.node("dedicated-1"))
         self.cluster.reclaim(self.pool.node(TAKEN), NOTICE, kill_after=KILL_AFTER)
-
-    def wait_first_steps(self) -> None:
-        def begun(job: Job) -> bool:
-            return "step 1 " in printed_by_rank_0(job)
-
-        for job in self.jobs:
-            wait_for(lambda job=job: begun(job), 90, f"the first step of {job.name}", every=0.5)
 
     @staticmethod
     def assert_failed_over_once(job: Job) -> None:

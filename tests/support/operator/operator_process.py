@@ -64,7 +64,7 @@ class OperatorProcess:
         assert self._process is not None
         return self._process.pid
 
-    def start(self, wait: bool = True, freeze: dict[str, int] | None = None) -> Self:
+    def start(self, wait: bool = True, freeze: dict[str, str] | None = None) -> Self:
         """Start it, and wait until it leads and serves. `freeze`: see operator_main."""
         command = [sys.executable, "-m", "tests.support.operator.operator_main", *self._flags()]
         for job, count in (freeze or {}).items():
