@@ -24,7 +24,8 @@ class Made:
 
     `save`: the path of the newest save in the folder; empty without one, and for a program with `Run`. `is_new`: it
     has a save that the commit before did not have. `uploaded`: bytes that no commit before had. `at`: when it was
-    made, as its writer says. `content`: equal for equal bytes of the save; empty if it is not known.
+    made, as its writer says. `contents`: the hashes of the files that are new since the commit before, of all files;
+    empty for a program with `Run`.
     """
 
     seq: int
@@ -34,7 +35,7 @@ class Made:
     is_new: bool
     uploaded: int
     at: str = ""
-    content: str = ""
+    contents: frozenset[str] = frozenset()
 
 
 class Commits:
@@ -45,7 +46,8 @@ class Commits:
         self._log = CommitLog(self._storage, _READER)
         self._known: list[Made] = []
         self._names: set[CheckpointName] = set()
-        self._save: dict[str, tuple[str, ...]] = {}
+        self._save: dict[str, str] = {}
+        self._contents: frozenset[str] = frozenset()
 
     def read(self) -> list[Made]:
         """All that were made until now, the oldest first, also those that a later one has taken the place of."""
@@ -73,12 +75,12 @@ class Commits:
             self._names |= sizes.keys()
             return Made(commit.seq, commit.attempt, commit.step, "", is_new=True, uploaded=uploaded, at=commit.at)
         # Without a file that is known as a save, each file may be one.
-        of_save = (path for path in known.files if not known.newest or is_in(path, known.newest))
-        save = {path: known.content(path) for path in of_save}
+        files = {path: hash_of("".join(known.content(path)).encode()) for path in known.files}
+        save = {path: one for path, one in files.items() if not known.newest or is_in(path, known.newest)}
         is_new = bool(save) and save != self._save
-        self._save = save
+        contents = frozenset(files.values())
+        new, self._save, self._contents = contents - self._contents, save, contents
         self._names |= sizes.keys()
-        content = hash_of("".join(one for key in sorted(save.values()) for one in key).encode()) if known.newest else ""
         return Made(
             commit.seq,
             commit.attempt,
@@ -87,7 +89,7 @@ class Commits:
             is_new=is_new,
             uploaded=uploaded,
             at=commit.at,
-            content=content,
+            contents=new,
         )
 
 

@@ -1,5 +1,6 @@
 """What speaks against a good verdict although everything that was compared is equal. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum, auto
@@ -38,17 +39,22 @@ def beginning_of(
             is_late = every is None or start.first > every
             return Beginning.FROM_CHECKPOINT if is_late else Beginning.EARLIER
         return Beginning.EARLIER if began < start.resumed else Beginning.FROM_CHECKPOINT
-    contents = [one.content for one in new_saves(undisturbed)]
-    before = [one.content for one in new_saves(interrupted) if one.attempt < start.number]
-    own = [one.content for one in new_saves(interrupted) if one.attempt == start.number]
-    if not before or not own or before[-1] not in contents or own[0] not in contents or _repeats(contents):
+    places = _places(undisturbed)
+    before = [one.contents for one in new_saves(interrupted) if one.attempt < start.number]
+    own = [one.contents for one in new_saves(interrupted) if one.attempt == start.number]
+    reached = [places[one] for one in before[-1] if one in places] if before else []
+    began_with = own[0] & places.keys() if own else frozenset()
+    if not reached or not began_with:
         return Beginning.UNKNOWN
-    is_later = contents.index(own[0]) > contents.index(before[-1])
+    # Two saves of the undisturbed run may be in one commit, and have one place: then no old one is written again.
+    is_later = min(places[one] for one in began_with) >= max(reached) and not began_with & frozenset().union(*before)
     return Beginning.FROM_CHECKPOINT if is_later else Beginning.EARLIER
 
 
-def _repeats(contents: Sequence[str]) -> bool:
-    return "" in contents or len(set(contents)) < len(contents)
+def _places(made: Sequence[Made]) -> dict[str, int]:
+    """The commit that each file came with, by the hash of its content; none of what came with more than one."""
+    count = Counter(one for commit in made for one in commit.contents)
+    return {one: place for place, commit in enumerate(made) for one in commit.contents if count[one] == 1}
 
 
 def with_doubts(verdict: Verdict, undisturbed: Ran, interrupted: Ran, ignore: Sequence[str]) -> Verdict:

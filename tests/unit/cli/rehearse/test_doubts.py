@@ -18,11 +18,12 @@ ON, EARLIER, UNKNOWN = Beginning
 
 
 def made(contents: str, attempts: str = "") -> list[Made]:
-    """Commits whose saves have these contents, made by these attempts."""
-    pairs = zip(contents, attempts or "1" * len(contents), strict=True)
+    """Commits whose files have these contents, a letter each, made by these attempts."""
+    commits = contents.split(" ") if " " in contents else contents
+    pairs = zip(commits, attempts or "1" * len(commits), strict=True)
     return [
-        Made(seq, int(attempt), None, "save", is_new=True, uploaded=1, content=content.strip())
-        for seq, (content, attempt) in enumerate(pairs, 1)
+        Made(seq, int(attempt), None, "save", is_new=True, uploaded=1, contents=frozenset(letters))
+        for seq, (letters, attempt) in enumerate(pairs, 1)
     ]
 
 
@@ -54,14 +55,23 @@ def start(number: int, resumed: int | None = None, first: int | None = None, *, 
         (20, None, None, "abcd", "abxd", UNKNOWN),
         (20, None, None, "abcd", "axcd", UNKNOWN),
         (20, None, None, "aaaa", "aaaa", UNKNOWN),
-        (20, None, None, "ab  ", "ab  ", UNKNOWN),
+        (20, None, None, "ab", "a  b c", UNKNOWN),
+        (20, None, None, "a b  ", "a b  ", UNKNOWN),
+        (20, None, None, "a bc d e", "a b c d", ON),
+        (20, None, None, "a bc d e", "a bc d e", ON),
+        (20, None, None, "a bc d e", "ab c d e", ON),
+        (20, None, None, "a bc d e", "a b b d", EARLIER),
+        (20, None, None, "a bc d e", "a bc ab d", EARLIER),
+        (20, None, None, "an bn cn d", "an bn cn d", ON),
+        (20, None, None, "an bn cn d", "an bn an b", EARLIER),
+        (20, None, None, "al bm cn d", "ax by cz d", ON),
         (20, None, None, "", "", UNKNOWN),
     ],
 )
 def test_where_a_start_began(
     resumed: int | None, first: int | None, every: int | None, *, undisturbed: str, interrupted: str, began: Beginning
 ) -> None:
-    attempts = "1122"[: len(interrupted)]
+    attempts = "1122" if interrupted else ""
     found = beginning_of(start(2, resumed, first), every, made(undisturbed), made(interrupted, attempts))
     assert found is began
 
