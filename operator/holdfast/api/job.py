@@ -13,7 +13,6 @@ from holdfast.api.model import Model
 from holdfast.api.profile import Tier, Toleration
 from holdfast.api.resumption import Resume
 from holdfast.api.rules import KeyedBy, Rule, exactly_one
-from holdfast.api.s3 import S3Server
 from holdfast.api.scalars import (
     Count,
     Duration,
@@ -25,14 +24,13 @@ from holdfast.api.scalars import (
     format_duration,
     quantity_value,
 )
+from holdfast.api.storage import Storage
 from holdfast.api.strings import (
-    Bucket,
     MetricName,
     MountPath,
     ObjectName,
     PathPattern,
     ProgressPattern,
-    RelativePath,
 )
 from holdfast.api.trainer import Trainer
 
@@ -117,35 +115,6 @@ class Capacity(Model):
             field=".tiers",
         ),
     )
-
-
-class S3Storage(S3Server):
-    """A prefix in an S3 bucket. The job owns everything below the prefix."""
-
-    bucket: Bucket
-    """Name of the bucket. The bucket must exist."""
-    prefix: RelativePath
-    """Prefix of all objects of this job, such as vision/vit-faces. Two jobs must not use the same prefix."""
-
-
-class VolumeClaimStorage(Model):
-    """A folder in a PersistentVolumeClaim. The job owns everything in the folder."""
-
-    name: ObjectName
-    """Name of the claim in the job's namespace. Every node of every tier must be able to mount it."""
-    path: RelativePath
-    """Folder in the volume, such as vision/vit-faces. Two jobs must not use the same folder."""
-
-
-class Storage(Model):
-    """Where checkpoints are stored. Set exactly one field."""
-
-    s3: S3Storage | None = None
-    """Store checkpoints in an S3 bucket."""
-    volume_claim: VolumeClaimStorage | None = None
-    """Store checkpoints in a PersistentVolumeClaim."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (exactly_one("s3", "volumeClaim"),)
 
 
 class Best(Model):

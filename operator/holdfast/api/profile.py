@@ -10,7 +10,8 @@ from holdfast.api.knowledge import MAX_FAULTY, MAX_TIERS, NodeFaults, Observatio
 from holdfast.api.model import Model
 from holdfast.api.rules import KeyedBy, Rule
 from holdfast.api.scalars import Clip, Count, Duration, DurationBounds, Hours, Money, Quantity, Time, format_duration
-from holdfast.api.strings import Label, LabelKey, LabelValue, ObjectName, ResourceName
+from holdfast.api.storage import Storage
+from holdfast.api.strings import Image, Label, LabelKey, LabelValue, ObjectName, ResourceName
 
 TierKind = Literal["Spot", "Dedicated", "CPU"]
 
@@ -150,11 +151,23 @@ class ProfileTier(Tier):
     """More resources of each pod on this tier, such as rdma/hca: 1."""
 
 
+class RunDefaults(Model):
+    """What `holdfast run` uses if neither its options nor the files of a person say it."""
+
+    image: Image | None = None
+    """Container image of the program."""
+    storage: Storage | None = None
+    """Where checkpoints are stored. Those of a job are below {prefix}/{namespace}/{name}; in a volumeClaim, below
+    {path}/{namespace}/{name}."""
+
+
 class CapacityProfileSpec(Model):
     """The tiers that jobs with this profile may use."""
 
     tiers: Annotated[tuple[ProfileTier, ...], Field(min_length=1, max_length=MAX_TIERS), KeyedBy("name")]
     """The tiers, best first."""
+    defaults: RunDefaults = RunDefaults()
+    """What `holdfast run` puts into jobs with this profile. Jobs that are applied are not changed."""
 
 
 class Counted(Model):

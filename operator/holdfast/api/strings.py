@@ -77,6 +77,7 @@ PathPattern = Annotated[
 RelativePath = Annotated[
     str, Text("a path such as vision/vit-faces, without slash at its ends, empty parts, '.' and '..'", 512, _PARTS)
 ]
+Sha256 = Annotated[str, Text("a SHA-256: 64 hexadecimal digits in lower case", 64, "[0-9a-f]{64}", 64)]
 Bucket = Annotated[str, Text("the name of an S3 bucket: lower-case letters, digits, '-' and '.'", 63, _NAME, 3)]
 _HOST: Final = r"([A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])"
 Endpoint = Annotated[

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from holdfast.api.data import DATA_RULES, MAX_DATA, RESERVED, RESERVED_PATTERN, Data, is_reserved
 from holdfast.api.model import Model
+from holdfast.api.names import CODE_PATH
 from holdfast.api.rules import KeyedBy, Rule, at_most_one, exactly_one
 from holdfast.api.scalars import Count, Flag, Quantity, quantity_value
 from holdfast.api.strings import (
@@ -21,6 +22,7 @@ from holdfast.api.strings import (
     ObjectName,
     PodField,
     RelativePath,
+    Sha256,
 )
 from holdfast_protocol.report import MAX_NODES
 
@@ -240,6 +242,14 @@ class SecurityContext(Model):
     /tmp. For namespaces whose policy demands it."""
 
 
+class Code(Model):
+    """The folder of the program. `holdfast run` packs it, uploads it beside the checkpoints, and sets this."""
+
+    sha256: Sha256
+    """Hash of the folder: of the paths, the contents and the executable bits of its files. The archive is the object
+    code/{sha256}.tar.gz below checkpoint.storage. A pod in which the files have another hash does not start."""
+
+
 class Tracking(Model):
     """Experiment trackers in which all attempts of the job are one run."""
 
@@ -258,6 +268,15 @@ def _mounted_twice(trainer: "Trainer") -> list[str]:
     return [path for path in paths if paths.count(path) > 1]
 
 
+def _in_code(trainer: "Trainer") -> list[str]:
+    paths = [*(volume.mount_path for volume in trainer.volumes), *(data.to for data in trainer.data)]
+    return [path for path in paths if path == CODE_PATH and trainer.code]
+
+
+_MOUNTS = (
+    f"(has(self.volumes) && self.volumes.exists(v, v.mountPath == '{CODE_PATH}')) || "
+    f"(has(self.data) && self.data.exists(d, d.to == '{CODE_PATH}'))"
+)
 _TWICE = "self.volumes.filter(v, !self.volumes.exists_one(w, w.mountPath == v.mountPath))"
 
 
@@ -275,7 +294,8 @@ class Trainer(Model):
     args: Annotated[tuple[AnyText, ...], Field(max_length=256)] = ()
     """Further arguments of the program, after command."""
     working_dir: AbsolutePath | None = None
-    """Folder in which the program starts. Default: the image's working directory."""
+    """Folder in which the program starts. Default: /code if code is set, otherwise the image's working
+    directory."""
     env: Annotated[tuple[EnvVar, ...], Field(max_length=256), KeyedBy("name")] = ()
     """Environment variables of the program. A value may refer to an earlier variable, and to the variables of Holdfast,
     such as $(HOLDFAST_JOB_UID)."""
@@ -283,6 +303,9 @@ class Trainer(Model):
     """Secrets and ConfigMaps whose keys become environment variables."""
     volumes: Annotated[tuple[Volume, ...], Field(max_length=32), KeyedBy("name")] = ()
     """Volumes that are mounted in the trainer. Their mountPaths must differ."""
+    code: Code | None = None
+    """The folder of the program, in /code of each pod. Its files cannot be changed; the program may write new
+    ones beside them, which go with the pod."""
     data: Annotated[tuple[Data, ...], Field(max_length=MAX_DATA), KeyedBy("to")] = ()
     """Data that is copied into each pod before the program starts. python3 of the image must then be 3.11 or newer."""
     nodes: Annotated[int, Field(strict=True, ge=1, le=MAX_NODES)] = 1
@@ -308,6 +331,13 @@ class Trainer(Model):
             is_met=lambda trainer: not _mounted_twice(trainer),
             got=lambda trainer: _mounted_twice(trainer)[0],
             field=".volumes",
+        ),
+        Rule(
+            allowed=f"{CODE_PATH} is where code is: choose another path",
+            cel=f"!has(self.code) || !({_MOUNTS})",
+            is_met=lambda trainer: not _in_code(trainer),
+            got=lambda trainer: _in_code(trainer)[0],
+            field=".code",
         ),
         *DATA_RULES,
     )

@@ -5,9 +5,9 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.api.data import Data, is_in
-from holdfast.api.job import S3Storage
 from holdfast.api.objects import TrainingJob
 from holdfast.api.s3 import CaSource
+from holdfast.api.storage import S3Storage
 from holdfast.api.trainer import Trainer, Volume
 from holdfast_protocol import settings
 

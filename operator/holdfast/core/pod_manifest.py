@@ -5,10 +5,10 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.api.attempt import Attempt
-from holdfast.api.job import S3Storage
 from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import quantity_value
+from holdfast.api.storage import S3Storage
 from holdfast.api.trainer import Trainer, Volume
 from holdfast.core.made_from import hash_of, made_from
 from holdfast.core.observe.config import OperatorConfig
@@ -64,7 +64,7 @@ def build_pod(
     trainer, tier = job.spec.trainer, attempt.tier
     common = _common_env(job, attempt, pod_settings(job, config, life, imports))
     env = common + _trainer_env(job, attempt, rank) + own_variables(job) + torchrun_variables(trainer, attempt)
-    mounts = _storage_mounts(job)
+    mounts = [*_storage_mounts(job), *_code_mounts(trainer)]
     launcher = {"name": names.LAUNCHER_VOLUME, "mountPath": names.LAUNCHER_PATH}
     spec: Manifest = {
         "restartPolicy": "Never",
@@ -167,8 +167,8 @@ def _trainer_container(trainer: Trainer, tier: ProfileTier, env: Env, mounts: li
             *own_mounts,
         ],
     }
-    if trainer.working_dir:
-        container["workingDir"] = trainer.working_dir
+    if trainer.working_dir or trainer.code:
+        container["workingDir"] = trainer.working_dir or names.CODE_PATH
     if trainer.image_pull_policy:
         container["imagePullPolicy"] = trainer.image_pull_policy
     return container
@@ -218,6 +218,7 @@ def _common_env(job: TrainingJob, attempt: Attempt, settings: Settings) -> Env:
                 variables.ATTEMPT: str(attempt.number),
                 variables.TERMINATION_LOG: TERMINATION_LOG,
                 variables.SETTINGS: to_text(settings),
+                variables.CODE_DIR: names.CODE_PATH if settings.code else None,
             }
         ),
         _of_field(variables.POD_UID, "metadata.uid"),
@@ -284,6 +285,11 @@ def _storage_mounts(job: TrainingJob) -> list[Manifest]:
     return mounts
 
 
+def _code_mounts(trainer: Trainer) -> list[Manifest]:
+    """Where the init container puts the program's folder."""
+    return [{"name": names.CODE_VOLUME, "mountPath": names.CODE_PATH}] if trainer.code else []
+
+
 def _volumes(job: TrainingJob) -> list[Manifest]:
     token = {"audience": names.TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": "token"}
     volumes: list[Manifest] = [
@@ -307,6 +313,8 @@ def _volumes(job: TrainingJob) -> list[Manifest]:
         for not_a_source in ("mountPath", "subPath", "readOnly"):
             source.pop(not_a_source, None)
         volumes.append(source)
+    if job.spec.trainer.code:
+        volumes.append({"name": names.CODE_VOLUME, "emptyDir": {}})
     return [*volumes, *data_volumes(job.spec.trainer)]
 
 

@@ -6,9 +6,10 @@ from datetime import timedelta
 from decimal import Decimal
 
 from holdfast.api import names
-from holdfast.api.job import Checkpoint, S3Storage
+from holdfast.api.job import Checkpoint
 from holdfast.api.objects import TrainingJob
 from holdfast.api.scalars import quantity_value
+from holdfast.api.storage import S3Storage
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.pod_data import data_to_copy
 from holdfast_protocol import gates, settings
@@ -48,6 +49,7 @@ def pod_settings(job: TrainingJob, config: OperatorConfig, life: float, imports:
         slow_window=None if failure.slow_ranks.action == "Ignore" else failure.slow_ranks.window.total_seconds(),
         stall=settings.Stall(_seconds(stall.period)) if stall.auto or stall.period else None,
         data=data_to_copy(job),
+        code=spec.trainer.code.sha256 if spec.trainer.code else None,
         patterns=tuple(spec.progress.patterns),
         imports=tuple(imports),
         mlflow=bool(spec.trainer.tracking.mlflow),

@@ -143,6 +143,8 @@ class Settings:
     """`failure.stallTimeout` as `timeout`; `{}`: Auto; not set: the launcher does not look for a hang."""
     data: tuple[Data, ...] = kind.parts(Data, most=64)
     """`trainer.data`, with how each store is reached."""
+    code: str | None = kind.text()
+    """The hash of `trainer.code`: the init container puts it into `HOLDFAST_CODE_DIR`."""
     patterns: tuple[str, ...] = kind.texts(most=64)
     """`progress.patterns`."""
     imports: tuple[str, ...] = kind.texts(most=256, characters=256)

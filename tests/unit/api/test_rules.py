@@ -4,10 +4,11 @@ import pytest
 from pydantic import ValidationError
 from tests.support.manifests.good_manifests import TIER
 
-from holdfast.api.job import Capacity, Storage
+from holdfast.api.job import Capacity
 from holdfast.api.model import Model
 from holdfast.api.profile import CapacityProfileSpec
 from holdfast.api.rules import Rule, at_most_one, exactly_one, snake_case, validations
+from holdfast.api.storage import Storage
 
 
 class Pair(Model):

@@ -10,7 +10,7 @@ from tests.unit.docs.pages import DOCS, ROOT, prose
 import holdfast_train
 from holdfast.api.data import Data
 from holdfast.api.resumption import WarmStart
-from holdfast.api.trainer import Tracking
+from holdfast.api.trainer import Code, Tracking
 from holdfast.core.pod_manifest import build_pod
 from holdfast_protocol import variables
 
@@ -34,7 +34,8 @@ def test_the_page_of_the_environment_lists_every_variable() -> None:
     pod = build_pod(full, attempt(3, tier=tier(), predecessor=2), config, 7200.0)
     warm = WarmStart(source="s3://runs/a", only=("model",))
     data = (Data(source="s3://datasets/a", to="/data"),)
-    changes = {"warm_start": False, "tracking": Tracking(mlflow=True), "data": data}
+    changes: dict[str, object] = {"warm_start": False, "tracking": Tracking(mlflow=True), "data": data}
+    changes["code"] = Code(sha256="ab" * 32)
     own = {
         "trainer": full.spec.trainer.model_copy(update=changes),
         "checkpoint": full.spec.checkpoint.model_copy(update={"peers": True, "resume": warm}),

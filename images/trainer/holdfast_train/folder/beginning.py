@@ -15,6 +15,7 @@ from holdfast_train.folder.node import NodeFolder
 from holdfast_train.folder.older import to_put_back
 from holdfast_train.folder.put_back import PutBack, put_back, set_aside
 from holdfast_train.format.names import resolve
+from holdfast_train.format.program import Program, compare, of_code
 from holdfast_train.restore.source import CheckpointSource
 from holdfast_train.say import say
 from holdfast_train.storage.opening import open_retrying
@@ -98,6 +99,7 @@ class Beginning:
                 continue
             note = candidates.accept(found)
             self._say_put_back(known, done, time.monotonic() - began)
+            self._say_changes(found.manifest.program)
             if self._is_exact and self._note.is_new:
                 self._note.note_old({p: file for p, file in first.items() if p not in known.files})
             self._set_aside(known)
@@ -173,6 +175,12 @@ class Beginning:
             say(f"files of the checkpoint are in the place of others: {words.paths(done.replaced)}")
         if done.newer:
             say(f"newer than the checkpoint, and left: {words.paths(dict.fromkeys(done.newer, 'it has other bytes'))}")
+
+    def _say_changes(self, saved: Mapping[str, str]) -> None:
+        """`saved`: what the checkpoint says of its program."""
+        now = of_code(self._environment.settings.code)
+        for change in compare(Program(words=saved), Program(words=now)):
+            say(f"{change.rule}: {change.sentence}")
 
     def _resumption(
         self, files: Mapping[str, File], known: Index | None, uri: str, note: str, only: Mapping[str, File] | None

@@ -173,7 +173,12 @@ class LeadWriter(NodeWriter):
             )
         checkpoints = self._checkpoints = start(self._environment, self._storage)
         self._commits = FolderCommits(
-            checkpoints, self._storage, rate=self._rate, note=self._folder.note, reported=self._reported
+            checkpoints,
+            self._storage,
+            rate=self._rate,
+            note=self._folder.note,
+            reported=self._reported,
+            code=self._environment.settings.code,
         )
         if self._environment.nodes > 1:
             with self._storage.within(PATIENCE_SECONDS):

@@ -23,6 +23,7 @@ DATA: Final = "data/"
 SAMPLER_STATE: Final = frozenset({"step", "seed", "batch", "samples", "order"})  # keys of the state of ElasticSampler
 IMPORTED: Final = "imported"
 ENDED: Final = "ended"
+CODE: Final = "code"
 OBJECT: Final = "object/"  # only in comparisons: a manifest lists its objects as state
 ALWAYS_REFUSED: Final = frozenset({"SeedChanged", "BatchChanged"})  # no sampler could continue
 
@@ -33,8 +34,9 @@ class Program:
 
     Keys of `words`: `config` (SHA-256 of the canonical configuration), `config/KEY` (of each value, 12 hex digits: they
     show which value changed without revealing it), `revision`, `ranks`, `nodes`, `device`, `data/NAME/...` for each
-    object NAME with a `fingerprint()`, `imported` (the source's format) of an imported checkpoint, and `ended` (the UID
-    of the job whose training ended with this checkpoint). Unknown facts are missing.
+    object NAME with a `fingerprint()`, `code` (the hash of `trainer.code`), `imported` (the source's format) of an
+    imported checkpoint, and `ended` (the UID of the job whose training ended with this checkpoint). Unknown facts are
+    missing.
     """
 
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -51,13 +53,18 @@ class Finding:
 
 
 def describe(
-    *, config: Any = None, objects: Mapping[str, object] | None = None, ranks: int = 1, nodes: int = 1
+    *,
+    config: Any = None,
+    objects: Mapping[str, object] | None = None,
+    ranks: int = 1,
+    nodes: int = 1,
+    code: str | None = None,
 ) -> Program:
     """The facts about this program. `config`: a mapping, dataclass or argparse.Namespace of plain values.
 
     StateError names a value of the configuration that is not plain, or an object whose fingerprint is not text.
     """
-    words = {"ranks": str(ranks), "nodes": str(nodes), "device": _device()}
+    words = {"ranks": str(ranks), "nodes": str(nodes), "device": _device(), **of_code(code)}
     if (revision := revision_of_program()) is not None:
         words["revision"] = revision
     if config is not None:
@@ -65,6 +72,11 @@ def describe(
     for name, thing in (objects or {}).items():
         words |= _data_words(name, thing)
     return Program(versions(), words)
+
+
+def of_code(code: str | None) -> dict[str, str]:
+    """What a checkpoint says of `trainer.code`, whose hash is `code`."""
+    return {} if code is None else {CODE: code}
 
 
 def with_objects(program: Program, names: Iterable[str]) -> Program:
@@ -206,6 +218,14 @@ def _revision_changed(saved: Program, now: Program) -> str | None:
     return pair and f"the program's revision is {pair[1][:DIGITS]}, the checkpoint's was {pair[0][:DIGITS]}"
 
 
+def _code_changed(saved: Program, now: Program) -> str | None:
+    pair = _pair(saved.words, now.words, CODE)
+    return pair and (
+        f"the folder of the program (trainer.code) is {pair[1][:DIGITS]}, the checkpoint's was {pair[0][:DIGITS]}; "
+        f"`holdfast checkpoints show --code DIR` writes that one"
+    )
+
+
 def _seed_changed(saved: Program, now: Program) -> str | None:
     what = _data(saved, now, lambda word: word.endswith("/seed"))
     return what and f"{what}: each step would see other samples, some samples of this epoch twice and some not at all"
@@ -261,6 +281,7 @@ RULES: Final[Mapping[str, tuple[Severity, Callable[[Program, Program], str | Non
     "DataChanged": ("warn", _data_changed),
     "ConfigChanged": ("warn", _config_changed),
     "RevisionChanged": ("warn", _revision_changed),
+    "CodeChanged": ("warn", _code_changed),
     "WorldSizeChanged": ("warn", _world_changed),
     "NodesChanged": ("warn", _nodes_changed),
     "DeviceChanged": ("warn", _device_changed),

@@ -366,7 +366,13 @@ class Run:
             say("no checkpoint storage is set: nothing will be saved")
             return
         objects = {**self._objects, **self._per_rank}
-        program = describe(config=self._config, objects=objects, ranks=self._ranks.size, nodes=environment.nodes)
+        program = describe(
+            config=self._config,
+            objects=objects,
+            ranks=self._ranks.size,
+            nodes=environment.nodes,
+            code=environment.settings.code,
+        )
         generators = rng.capture_host()  # a client of a storage draws from the program's (botocore, for delays)
         storage = open_retrying(environment, environment.settings.checkpoint_uri, self._on_silence)
         if environment.predecessor is not None and not self._wait_at_fence(environment, storage):

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from holdfast.api.job import Storage, TrainingJobSpec
+from holdfast.api.job import TrainingJobSpec
 from holdfast.api.s3 import S3Server
+from holdfast.api.storage import Storage
 from holdfast.api.trainer import Trainer
 
 

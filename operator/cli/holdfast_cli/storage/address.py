@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from holdfast.api.job import Keep, S3Storage
+from holdfast.api.job import Keep
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase
+from holdfast.api.storage import S3Storage
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
 from holdfast_cli.cluster import job_api
