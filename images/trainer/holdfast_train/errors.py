@@ -8,6 +8,10 @@ HoldfastTrainError
 +-- AlreadyCompleteError
 +-- NonFiniteError
 |   +-- NonFiniteStopError
++-- CodeError
+|   +-- CodeMissingError
+|   +-- CodeInvalidError
+|   +-- CodeTooLargeError
 +-- DataError
 |   +-- DataChangedError
 |   +-- DataTooLargeError
@@ -134,6 +138,31 @@ class NonFiniteStopError(NonFiniteError):
 
     outcome = "misconfigured"
     exit_code = EXIT_MISCONFIGURED
+
+
+class CodeError(HoldfastTrainError):
+    """The folder of trainer.code cannot be sent, or cannot be put into the pod."""
+
+    reason = "CodeInvalid"
+    outcome = "misconfigured"
+    exit_code = EXIT_MISCONFIGURED
+
+
+class CodeMissingError(CodeError):
+    """The storage has no folder with this hash."""
+
+    reason = "CodeMissing"
+    command_code = CommandCode.NOT_FOUND
+
+
+class CodeInvalidError(CodeError):
+    """The folder has what is not allowed, or is not what its hash says."""
+
+
+class CodeTooLargeError(CodeError):
+    """The folder has too many files or bytes."""
+
+    reason = "CodeTooLarge"
 
 
 class DataError(HoldfastTrainError):

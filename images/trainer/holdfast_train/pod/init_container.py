@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import os
 import sys
+import time
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from typing import Final
 
 from holdfast_protocol import variables
 from holdfast_protocol.verdict import Verdict
+from holdfast_train.code.store import fetch
 from holdfast_train.commitlog import rules
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.environment import Environment, Identity, read_settings
@@ -29,7 +31,7 @@ from holdfast_train.pod.library_copy import copy_library
 from holdfast_train.say import say
 from holdfast_train.storage.base import Storage
 from holdfast_train.storage.opening import open_retrying
-from holdfast_train.storage.retrying import PATIENCE_SECONDS
+from holdfast_train.storage.retrying import PATIENCE_SECONDS, RetryingStorage
 
 WRITERS: Final = 8
 ROUNDS: Final = 3
@@ -111,6 +113,22 @@ def run(patience: float) -> None:
     with storage.within(patience):
         probe(storage, environment.identity)
     say(f"the checkpoint storage {storage.uri} works: one winner of {WRITERS} in {ROUNDS} rounds")
+    if environment.settings.code is not None:
+        put_code(storage, environment.settings.code, patience)
+
+
+def put_code(storage: RetryingStorage, sha256: str, patience: float) -> None:
+    """Put the folder of the program into place. CodeErrors, StorageErrors; EnvironmentVariableError without a place."""
+    place = os.environ.get(variables.CODE_DIR)
+    if not place:
+        raise EnvironmentVariableError(f"{variables.CODE_DIR} is not set, and {variables.SETTINGS} has code")
+    began = time.monotonic()
+    try:
+        with storage.within(patience):
+            fetch(storage, sha256, Path(place))
+    except OSError as error:
+        raise EnvironmentVariableError(f"{variables.CODE_DIR}: {place} cannot be written: {error.strerror}") from error
+    say(f"the program's folder {sha256[:12]} is in {place} ({time.monotonic() - began:.1f} s)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
