@@ -13,6 +13,10 @@ from holdfast_cli.terminal.console import error_console
 
 LOCAL: Final = "pip install 'holdfast[local]'"
 COMMANDS: Final[dict[str, Place | Plugin]] = {
+    "run": Place(
+        "holdfast_cli.run.command:run",
+        "Send the folder of a program to the cluster, and train it there.",
+    ),
     "watch": Place(
         "holdfast_cli.jobs.watch:watch",
         "Show jobs live: phase, tier, node, step, loss, ETA, attempts and events.",

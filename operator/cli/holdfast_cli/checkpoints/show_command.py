@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,11 +23,13 @@ from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.terminal import formats
 from holdfast_cli.terminal.fitted_table import Column, Fitting
 from holdfast_protocol.document import readable
+from holdfast_train.code.store import fetch
 from holdfast_train.commitlog.checkpoints import Found
 from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.folder.index import read_index
 from holdfast_train.folder.look import File
 from holdfast_train.format.manifest import OF_FOLDER, Manifest
+from holdfast_train.format.program import CODE
 from holdfast_train.format.tree import TensorEntry
 from holdfast_train.storage.base import Storage
 
@@ -55,6 +58,14 @@ def show(
             show_default=False,
         ),
     ] = None,
+    code: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the files of the program that saved it into this folder, a new or an empty one.",
+            metavar="DIR",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Show what is in a checkpoint: versions, metrics, objects and tensors; of checkpoint.folder, its files.
 
@@ -64,9 +75,12 @@ def show(
     Examples:
       holdfast checkpoints show vit-faces -n vision
       holdfast checkpoints show vit-faces 48000 --under model/blocks.0
+      holdfast checkpoints show vit-faces 48000 --code ./as-it-was
     """
     selected = select(survey(at.storage), str(at.found.name or checkpoint))
     read = read_manifest(at.storage, selected)
+    if code is not None:
+        write_code(at.storage, read, code)
     files = files_of(at.storage, read)
     listed = read.tensors if tensors else None
     if under is not None:
@@ -82,6 +96,22 @@ def show(
             out.print(_table(listed) if listed else Text("no tensors"))
 
     at.answer(to_object(read, read.tensors if listed is None else listed, files), print_answer)
+
+
+def write_code(storage: Storage, found: Manifest, folder: Path) -> None:
+    """Write the folder of the program that saved a checkpoint. CliError if it is not known, or `folder` has files."""
+    sha256 = found.program.get(CODE)
+    if sha256 is None:
+        raise CliError(
+            f"{found.name} does not say which code saved it: its job had no trainer.code", code=ExitCode.NOT_FOUND
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise CliError(f"{folder} is not empty", code=ExitCode.USAGE, hint="name a new folder")
+        fetch(storage, sha256, folder, is_writable=True)
+    except OSError as error:
+        raise CliError(f"{folder} cannot be written: {error.strerror}") from error
 
 
 def files_of(storage: Storage, found: Manifest) -> tuple[File, ...]:

@@ -66,6 +66,16 @@ def namespaces(context: typer.Context, incomplete: str) -> list[str]:
     return [name for name in _quietly(read()) if name.startswith(incomplete)]
 
 
+def profiles(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of CapacityProfiles."""
+
+    async def read() -> list[str]:
+        async with connect(_target(context)) as client:
+            return [profile.metadata.name for profile in await job_api.list_profiles(client)]
+
+    return [name for name in _quietly(read()) if name.startswith(incomplete)]
+
+
 def tiers(context: typer.Context, incomplete: str) -> list[str]:
     """Names of the tiers of the job that the command line names."""
     target, name = _target(context), _job(context)

@@ -1,0 +1,114 @@
+"""Give the job of a run to the cluster: as a new one, or in the place of one with its name."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from holdfast.api.objects import TrainingJob
+from holdfast.api.status import Phase
+from holdfast.runtime.apiserver.client import Client
+from holdfast.runtime.errors import ApiError
+from holdfast_cli.cluster import job_api
+from holdfast_cli.errors import CliError, ExitCode
+
+LOOK_EVERY: Final = 0.5  # seconds
+SUSPENDED_WITHIN: Final = 600.0  # seconds; a job that runs saves first
+GONE_WITHIN: Final = 300.0
+STRICT: Final = {"fieldValidation": "Strict", "fieldManager": "holdfast-run"}
+
+
+class Again(StrEnum):
+    """What happens to a job that has the name already."""
+
+    CONTINUE = "continue"
+    """The training goes on from its newest checkpoint, with the new program."""
+    NEW = "new"
+    """The old job is deleted, and the training begins from the start. The old checkpoints stay."""
+
+
+async def existing(client: Client, namespace: str, name: str) -> TrainingJob | None:
+    """The job with this name. Raises ApiError."""
+    try:
+        return await job_api.get_job(client, namespace, name)
+    except ApiError as error:
+        if error.status == 404 and "could not find the requested resource" not in error.message:
+            return None
+        raise
+
+
+async def create(client: Client, manifest: Mapping[str, Any]) -> None:
+    """Create the job. Raises ApiError; CliError if an older release of Holdfast is installed."""
+    path = job_api.jobs_path(manifest["metadata"]["namespace"])
+    try:
+        await client.request("POST", path, body=dict(manifest), params=STRICT)
+    except ApiError as error:
+        raise _older(error) from error
+
+
+async def go_on(client: Client, old: TrainingJob, manifest: Mapping[str, Any]) -> None:
+    """Run the program of `manifest` in the training of `old`. Raises ApiError, CliError.
+
+    A job that is not over is suspended, which saves, gets the new spec, and resumes: it keeps its history and its
+    costs. One that is over is deleted, and a new one takes its checkpoints over.
+    """
+    meta = old.metadata
+    if old.status.phase == Phase.COMPLETED:
+        raise CliError(
+            f"{meta.name} has completed, so no training is left to go on with",
+            hint="holdfast run --again new, or another --name",
+        )
+    if old.status.phase == Phase.FAILED:
+        await begin_anew(client, old, manifest)
+        return
+    await job_api.set_suspend(client, meta.namespace, meta.name, suspended=True)
+    await _until(client, old, _is_at_rest, SUSPENDED_WITHIN, "to be suspended")
+    path = job_api.job_path(meta.namespace, meta.name)
+    now = await client.request("GET", path)
+    body = {**now, "spec": {**manifest["spec"], "suspend": False}}
+    try:
+        await client.request("PUT", path, body=body, params=STRICT)
+    except ApiError as error:
+        raise _older(error) from error
+
+
+async def begin_anew(client: Client, old: TrainingJob, manifest: Mapping[str, Any]) -> None:
+    """Delete `old`, wait until it is gone with its pods, and create the new job. Raises ApiError, CliError."""
+    meta = old.metadata
+    body = {"propagationPolicy": "Foreground", "preconditions": {"uid": meta.uid}}
+    await client.request("DELETE", job_api.job_path(meta.namespace, meta.name), body=body)
+    await _until(client, old, lambda job: job is None or job.metadata.uid != meta.uid, GONE_WITHIN, "to be deleted")
+    await create(client, manifest)
+
+
+def _is_at_rest(job: TrainingJob | None) -> bool:
+    return job is None or job.status.phase in (Phase.SUSPENDED, Phase.COMPLETED, Phase.FAILED)
+
+
+async def _until(
+    client: Client, job: TrainingJob, met: Callable[[TrainingJob | None], bool], seconds: float, what: str
+) -> None:
+    """Look at the job until `met`. CliError after this time."""
+    meta = job.metadata
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                if met(await existing(client, meta.namespace, meta.name)):
+                    return
+                await asyncio.sleep(LOOK_EVERY)
+    except TimeoutError as error:
+        raise CliError(
+            f"waited {seconds:g} s for {meta.name} {what}",
+            code=ExitCode.NO_ANSWER,
+            hint=f"holdfast describe {meta.name} -n {meta.namespace}",
+        ) from error
+
+
+def _older(error: ApiError) -> ApiError | CliError:
+    """A field that the cluster does not know is one of a later release."""
+    if error.status == 400 and "unknown field" in error.message:
+        return CliError(
+            f"the Holdfast in the cluster is older than this command: {error.message}",
+            hint="update its CRDs and its operator; `holdfast version` shows both versions",
+        )
+    return error

@@ -1,0 +1,143 @@
+"""`holdfast run` as a person types it: from a folder with a program to a training."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.support.cluster.local_cluster import apply, get
+from tests.support.cluster.training_jobs import Job, Pool, Raw, s3_secret
+
+from holdfast_local.cluster import Cluster
+
+pytestmark = [pytest.mark.usefixtures("operator")]
+HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
+PROGRAM = """
+import json, os, pathlib, sys, time
+from parts.words import VERSION
+
+STEPS, PACE = int(sys.argv[1]), float(sys.argv[2])
+saves = sorted(pathlib.Path("outputs").glob("*.json"))
+step = json.loads(saves[-1].read_text())["step"] if saves else 0
+print(f"version {VERSION}, begins after step {step}", flush=True)
+while step < STEPS:
+    step += 1
+    time.sleep(PACE)
+    print(f"step {step} loss {1 / step}", flush=True)
+    if step % 5 == 0 or step == STEPS:
+        pathlib.Path("outputs").mkdir(exist_ok=True)
+        pathlib.Path(f"outputs/{step:06}.json").write_text(json.dumps({"step": step}))
+"""
+PROGRESS = ("--progress", "step {step} loss {loss}", "--folder", "outputs")
+
+
+class Place:
+    """A folder with a program, and a profile of the test's own pool. `namespace` has the keys of the storage."""
+
+    def __init__(self, cluster: Cluster, namespace: str, pool: Pool, folder: Path) -> None:
+        self.cluster, self.namespace, self.folder = cluster, namespace, folder
+        self.profile = f"of-{namespace}"
+        s3 = {"bucket": cluster.s3.bucket, "prefix": "runs", "endpoint": cluster.s3.endpoint}
+        s3 |= {"region": cluster.s3.region, "credentialsSecret": "s3"}
+        defaults = {"image": "holdfast.dev/plain:local", "storage": {"s3": s3}}
+        profile: Raw = {
+            "apiVersion": "holdfast.dev/v1alpha1",
+            "kind": "CapacityProfile",
+            "metadata": {"name": self.profile},
+            "spec": {"defaults": defaults, "tiers": [pool.tier("spot", pricePerNodeHour="1.2"), pool.tier("cpu")]},
+        }
+        apply(cluster, s3_secret(cluster), namespace=namespace)
+        apply(cluster, profile)
+        (folder / "parts").mkdir(parents=True)
+        (folder / "train.py").write_text(PROGRAM)
+        (folder / "holdfast.toml").write_text(f'profile = "{self.profile}"\ngpus = 0\n')
+        (folder / ".env").write_text("TOKEN=secret\n")
+        self.write("v1")
+
+    def write(self, version: str) -> None:
+        """Change the program."""
+        (self.folder / "parts" / "words.py").write_text(f'VERSION = "{version}"\n')
+
+    def run(self, *arguments: str, code: int = 0, tool: str = "run") -> "subprocess.CompletedProcess[str]":
+        environment = {**os.environ, "KUBECONFIG": str(self.cluster.admin_kubeconfig), "HOME": str(self.folder.parent)}
+        done = subprocess.run(
+            [HOLDFAST, tool, *arguments],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    def job(self, name: str) -> Job:
+        found = get(self.cluster, f"trainingjob/{name}", self.namespace)
+        return Job(self.cluster, self.namespace, name, found)
+
+
+@pytest.fixture
+def place(cluster: Cluster, namespace: str, pool: Pool, tmp_path: Path) -> Place:
+    return Place(cluster, namespace, pool, tmp_path / "my project ü")
+
+
+# Breaks if a folder and one command are not enough for a training, or if an attempt runs other code than was sent.
+@pytest.mark.thorough
+def test_a_folder_trains_and_goes_on_with_changed_code(place: Place, tmp_path: Path) -> None:
+    run = ("-n", place.namespace, "--name", "first", "--detach", *PROGRESS)
+    said = place.run(*run, "--", "python", "train.py", "2000", "0.05").stderr
+    assert ".env" in said
+    assert "spot 1.20/h" in said
+    job = place.job("first")
+    job.wait_checkpoint(5)
+    first = job.manifest["spec"]["trainer"]["code"]["sha256"]
+
+    place.write("v2")
+    said = place.run(*run, "--", "python", "train.py", "60", "0.01", code=2).stderr
+    assert "a job first exists" in said
+    place.run(*run, "--again", "continue", "--", "python", "train.py", "60", "0.01")
+    job.wait_phase("Completed")
+
+    second = place.job("first").manifest["spec"]["trainer"]["code"]["sha256"]
+    assert second != first
+    last = job.status()["history"][-1]["number"]
+    assert job.logs(1).startswith("version v1, begins after step 0") or "version v1, begins after step 0" in job.logs(1)
+    assert "version v2, begins after step " in job.logs(last)
+    assert "begins after step 0" not in job.logs(last)
+    assert f"CodeChanged: the folder of the program (trainer.code) is {second[:12]}" in job.logs(last)
+    shown = place.run("show", "first", "-n", place.namespace, "-o", "json", tool="checkpoints").stdout
+    assert json.loads(shown)["program"]["code"] == second
+
+    back = tmp_path / "back"
+    place.run("show", "first", "-n", place.namespace, "--code", str(back), tool="checkpoints")
+    assert (back / "parts" / "words.py").read_text() == 'VERSION = "v2"\n'
+    assert sorted(path.name for path in back.iterdir()) == ["holdfast.toml", "parts", "train.py"]
+
+
+# Breaks if a dry run sends or makes anything, or if the job that it prints is not the one that is made.
+def test_a_job_for_git(place: Place) -> None:
+    line = ("-n", place.namespace, "--name", "later", "--", "python", "train.py", "5", "0")
+    printed = place.run("--dry-run", "-o", "yaml", *line).stdout
+    manifest: dict[str, Any] = yaml.safe_load(printed)
+    assert place.run("--only-send", "-o", "yaml", *line).stdout == printed
+    assert "was sent already" in place.run("--only-send", *line).stderr
+    place.cluster.kubectl("create", "-f", "-", stdin=printed)
+    job = place.job("later")
+    assert job.manifest["spec"]["trainer"]["code"] == manifest["spec"]["trainer"]["code"]
+    job.wait_phase("Completed", timeout=90)
+    assert "version v1, begins after step 0" in job.logs(1)
+
+
+# Breaks if a pod trains with code that is not what its job names.
+def test_code_that_is_not_there(place: Place) -> None:
+    line = ("-n", place.namespace, "--name", "lost", "-o", "yaml", "--", "python", "train.py", "5", "0")
+    manifest = yaml.safe_load(place.run("--dry-run", *line).stdout)
+    manifest["spec"]["trainer"]["code"]["sha256"] = "0" * 64
+    apply(place.cluster, manifest)
+    status = place.job("lost").wait_phase("Failed", timeout=90)
+    assert status["reason"] == "CodeMissing"
