@@ -29,6 +29,10 @@ COMMANDS: Final[dict[str, Place | Plugin]] = {
         "holdfast_cli.why.command:why",
         "Show why a job is on its tier, with every figure behind it.",
     ),
+    "cancel": Place(
+        "holdfast_cli.jobs.cancel:cancel",
+        "End a job and delete it; its checkpoints stay.",
+    ),
     "checkpoint": Place("holdfast_cli.jobs.request:checkpoint", "Save a checkpoint now and print its step."),
     "checkpoints": Place(
         "holdfast_cli.checkpoints.app:app",
@@ -49,9 +53,14 @@ COMMANDS: Final[dict[str, Place | Plugin]] = {
         "holdfast_cli.report.command:report",
         "Write a job, or a comparison of several, as one HTML file.",
     ),
+    "resume": Place("holdfast_cli.jobs.request:resume", "Make a suspended job continue from its newest checkpoint."),
     "rollback": Place(
         "holdfast_cli.checkpoints.branch.rollback_command:rollback",
         "Make a job continue from an earlier checkpoint.",
+    ),
+    "suspend": Place(
+        "holdfast_cli.jobs.request:suspend",
+        "Make a job save and give its nodes back, until it is resumed.",
     ),
     "check": Place(
         "holdfast_cli.check.command:check",

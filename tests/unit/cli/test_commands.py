@@ -245,6 +245,78 @@ def test_move_to_a_tier_that_the_job_has_not_asks_for_nothing(api: FakeApi) -> N
     assert not [method for method, _, _ in api.requests if method == "PATCH"]
 
 
+def phase(name: str, value: str) -> dict[str, Any]:
+    """A job of this name in a phase."""
+    raw = raw_job(status={**RUNNING, "phase": value})
+    return {**raw, "metadata": {**raw["metadata"], "name": name, "uid": name}}
+
+
+# Breaks if --phase shows a job of another phase, or if it counts for people and not for programs.
+def test_watch_shows_jobs_of_the_chosen_phases_alone(api: FakeApi) -> None:
+    api.answers["GET", JOBS] = listing(phase("a", "Running"), phase("b", "Failed"), phase("c", "Suspended"))
+    shown = holdfast("watch", "--once", "--phase", "Failed", "--phase", "Suspended").output
+    assert [line.split()[0] for line in shown.splitlines()[2:] if line] == ["b", "c"]
+    assert holdfast("watch", "-o", "name", "--phase", "Running").output.split() == ["trainingjob.holdfast.dev/a"]
+    assert "no Completed training jobs in namespace demo" in holdfast("watch", "--once", "--phase", "Completed").output
+    assert holdfast("watch", "job", "--phase", "Running").exit_code == ExitCode.USAGE
+
+
+# Breaks if a suspension is reported that the operator has not carried out, or sets anything but spec.suspend.
+def test_suspend_and_resume_wait_for_the_operator(api: FakeApi) -> None:
+    def patched(body: dict[str, Any] | None) -> dict[str, Any]:
+        assert body == {"spec": {"suspend": True}}
+        old = raw_job(suspend=True)
+        old["metadata"]["generation"] = 2
+        new = raw_job(status={**RUNNING, "phase": "Suspended", "current": None, "observedGeneration": 2}, suspend=True)
+        looks = iter([{**old, "status": {**old["status"], "phase": "Suspended", "observedGeneration": 1}}])
+        api.answers["GET", JOB] = lambda _: next(looks, new)
+        return old
+
+    api.answers["PATCH", JOB] = patched
+    result = holdfast("suspend", "job")
+    assert result.exit_code == 0, result.output
+    assert "job is suspended; its newest checkpoint is step 240" in result.output
+    assert [path for method, path, _ in api.requests if method == "GET"] == [JOB] * 3
+    assert "is suspended already" in holdfast("suspend", "job").output
+
+    trains = raw_job(status={**RUNNING, "observedGeneration": 3})
+    api.answers["PATCH", JOB] = lambda _: api.answers.update({("GET", JOB): trains}) or raw_job()
+    assert "attempt 3 runs on tier dedicated, node dedicated-1" in holdfast("resume", "job").output
+    assert "is not suspended" in holdfast("resume", "job").output
+
+
+PODS = "/api/v1/namespaces/demo/pods"
+
+
+# Breaks if a job is deleted that nobody was asked about, or another one of the same name; or the checkpoints are not
+# named.
+def test_cancel_deletes_this_very_job_once_it_is_confirmed(api: FakeApi) -> None:
+    refused = holdfast("cancel", "job")
+    assert refused.exit_code == ExitCode.FAILED
+    assert "no terminal to ask on" in refused.output
+    assert not [method for method, _, _ in api.requests if method == "DELETE"]
+
+    def gone(body: dict[str, Any] | None) -> dict[str, Any]:
+        assert body is not None
+        assert body["preconditions"] == {"uid": UID}
+        del api.answers["GET", JOB]
+        return {"kind": "TrainingJob"}
+
+    api.answers |= {("DELETE", JOB): gone, ("GET", PODS): listing()}
+    done = holdfast("cancel", "job", "--yes")
+    assert done.exit_code == 0, done.output
+    assert "Its checkpoints stay in s3://runs/demo/job, the newest is step 240" in done.output
+    assert "job and its pods are gone" in done.output
+
+
+# Breaks if a job that was created again meanwhile is deleted, or the refusal is shown as it comes.
+def test_cancel_leaves_a_job_that_was_created_again(api: FakeApi) -> None:
+    api.answers["DELETE", JOB] = failure(409, "Conflict", "the UID in the precondition does not match")
+    result = holdfast("cancel", "job", "--yes")
+    assert result.exit_code == ExitCode.FAILED
+    assert "created again" in result.output
+
+
 def test_checkpoint_of_a_job_that_waits_is_refused_at_once(api: FakeApi) -> None:
     api.answers["GET", JOB] = raw_job(status={**RUNNING, "phase": "Acquiring"})
     result = holdfast("checkpoint", "job")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from holdfast.api.attempt import AttemptState
+from holdfast.api.attempt import Attempt, AttemptState
 from holdfast.api.names import ANNOTATION_CHECKPOINT, ANNOTATION_MOVE
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase
@@ -51,14 +51,14 @@ async def ask_move(client: Client, namespace: str, name: str, tier: str | None, 
     before = await job_api.get_job(client, namespace, name)
     refuse_final(before)
     if before.spec.suspend:
-        raise CliError(f"{name} is suspended: there is nothing to move", hint="set spec.suspend: false first")
+        raise CliError(f"{name} is suspended: there is nothing to move", hint=f"holdfast resume {name} first")
     await check_tier(client, before, tier)
     request_id, wish = new_id(), move_argument(before, tier, node)
     await job_api.annotate(client, namespace, name, ANNOTATION_MOVE, f"{request_id} {wish}".rstrip())
     return Asked(client, namespace, name, move_outcome(before, request_id))
 
 
-async def set_suspended(client: Client, namespace: str, name: str, *, suspended: bool) -> None:
+async def set_suspended(client: Client, namespace: str, name: str, *, suspended: bool) -> Asked:
     """Suspend a job, or let it go on. Raises CliError if it is over or is so already, ApiError."""
     before = await job_api.get_job(client, namespace, name)
     refuse_final(before)
@@ -66,7 +66,9 @@ async def set_suspended(client: Client, namespace: str, name: str, *, suspended:
         wrong = before.status.misconfigured if not suspended else None
         hint = "to try it again without an edit, suspend it first, then resume it" if wrong else ""
         raise CliError(f"{name} is suspended already" if suspended else f"{name} is not suspended", hint=hint)
-    await job_api.set_suspend(client, namespace, name, suspended)
+    after = await job_api.set_suspend(client, namespace, name, suspended)
+    generation = after.metadata.generation
+    return Asked(client, namespace, name, suspend_outcome(generation) if suspended else resume_outcome(generation))
 
 
 def move_argument(job: TrainingJob, tier: str | None, node: str | None) -> str:
@@ -143,9 +145,45 @@ def move_outcome(before: TrainingJob, request_id: str) -> Outcome:
             refuse_final(job)
             return None
         if current and current.number > number and current.state is AttemptState.RUNNING:
-            resumed = f", resumed at step {formats.count(current.resumed_step)}" if current.resumed_step else ""
-            return f"attempt {current.number} runs on tier {current.tier.name}, node {status.node}{resumed}"
+            return _running_words(current, status.node)
         refuse_final(job)
         return None
 
     return outcome
+
+
+def suspend_outcome(generation: int) -> Outcome:
+    """The outcome is known when the job has no attempt any more. `generation`: of the job that was told to suspend."""
+
+    def outcome(job: TrainingJob) -> str | None:
+        refuse_final(job)
+        if not job.spec.suspend:
+            raise CliError(f"{job.metadata.name} was resumed again before it was suspended")
+        status, name = job.status, job.metadata.name
+        if status.observed_generation < generation or status.phase is not Phase.SUSPENDED:
+            return None
+        saved = status.checkpoint
+        kept = f"; its newest checkpoint is {view.checkpoint_words(saved)}" if saved else "; it has no checkpoint"
+        return f"{name} is suspended{kept}. It goes on with: holdfast resume {name} -n {job.metadata.namespace}"
+
+    return outcome
+
+
+def resume_outcome(generation: int) -> Outcome:
+    """The outcome is known when an attempt trains. `generation`: of the job that was told to go on."""
+
+    def outcome(job: TrainingJob) -> str | None:
+        status, current = job.status, job.status.current
+        refuse_final(job)
+        if job.spec.suspend:
+            raise CliError(f"{job.metadata.name} was suspended again before it trained")
+        if status.observed_generation < generation or current is None or current.state is not AttemptState.RUNNING:
+            return None
+        return _running_words(current, status.node)
+
+    return outcome
+
+
+def _running_words(attempt: Attempt, node: str | None) -> str:
+    resumed = f", resumed at step {formats.count(attempt.resumed_step)}" if attempt.resumed_step else ""
+    return f"attempt {attempt.number} runs on tier {attempt.tier.name}, node {node}{resumed}"

@@ -1,17 +1,20 @@
-"""`holdfast checkpoint` and `holdfast move`: send a request, wait, and print the outcome."""
+"""`holdfast checkpoint`, `move`, `suspend` and `resume`: send a request, wait, and print the outcome."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from holdfast.runtime.apiserver.client import Client
 from holdfast_cli.cluster import completion, job_api
 from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.cluster.options import Job, Kubeconfig, Namespace, NoWait, Timeout
 from holdfast_cli.errors import CliError
-from holdfast_cli.jobs.asked import Asked, ask_checkpoint, ask_move
+from holdfast_cli.jobs.asked import Asked, ask_checkpoint, ask_move, set_suspended
 from holdfast_cli.terminal.console import console
 
 LOOK_EVERY = 0.5  # seconds
@@ -31,14 +34,7 @@ def checkpoint(
     Examples:
       holdfast checkpoint vit-faces -n vision
     """
-    target = Target(kubeconfig, namespace)
-
-    async def run() -> None:
-        async with connect(target) as client:
-            where = target.resolved_namespace()
-            await report(await ask_checkpoint(client, where, job), None if no_wait else timeout, console())
-
-    asyncio.run(run())
+    _request(ask_checkpoint, job, Target(kubeconfig, namespace), None if no_wait else timeout)
 
 
 def move(
@@ -65,12 +61,57 @@ def move(
       holdfast move vit-faces --tier dedicated to another tier
       holdfast move llm --node n2              away from one of several nodes
     """
-    target = Target(kubeconfig, namespace)
+    ask = partial(ask_move, tier=tier, node=node)
+    _request(ask, job, Target(kubeconfig, namespace), None if no_wait else timeout)
+
+
+def suspend(
+    job: Job,
+    *,
+    namespace: Namespace = None,
+    timeout: Timeout = 600,
+    no_wait: NoWait = False,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Make a job save and give its nodes back, until it is resumed.
+
+    While a job is suspended, its program, image and storage may be changed.
+
+    \b
+    Examples:
+      holdfast suspend vit-faces -n vision
+    """
+    ask = partial(set_suspended, suspended=True)
+    _request(ask, job, Target(kubeconfig, namespace), None if no_wait else timeout)
+
+
+def resume(
+    job: Job,
+    *,
+    namespace: Namespace = None,
+    timeout: Timeout = 600,
+    no_wait: NoWait = False,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Make a suspended job continue from its newest checkpoint.
+
+    \b
+    Examples:
+      holdfast resume vit-faces -n vision
+      holdfast resume vit-faces --no-wait   do not wait until it has a node and trains
+    """
+    ask = partial(set_suspended, suspended=False)
+    _request(ask, job, Target(kubeconfig, namespace), None if no_wait else timeout)
+
+
+def _request(
+    ask: Callable[[Client, str, str], Awaitable[Asked]], job: str, target: Target, seconds: float | None
+) -> None:
+    """Ask the job, wait `seconds` for the outcome, and print it; None does not wait."""
 
     async def run() -> None:
         async with connect(target) as client:
-            where = target.resolved_namespace()
-            await report(await ask_move(client, where, job, tier, node), None if no_wait else timeout, console())
+            await report(await ask(client, target.resolved_namespace(), job), seconds, console())
 
     asyncio.run(run())
 

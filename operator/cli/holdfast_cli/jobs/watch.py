@@ -1,7 +1,7 @@
 """`holdfast watch`: all jobs as a live table, or one job as a live screen."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Self
@@ -24,7 +24,7 @@ from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.jobs.curve import to_curve
 from holdfast_cli.jobs.options import History
 from holdfast_cli.jobs.view import Losses, cut
-from holdfast_cli.jobs.watched import AllJobs, OneJob, Watched
+from holdfast_cli.jobs.watched import AllJobs, OneJob, Watched, is_in
 from holdfast_cli.storage.history import history_of
 from holdfast_cli.storage.options import Endpoint
 from holdfast_cli.terminal import formats
@@ -32,7 +32,6 @@ from holdfast_cli.terminal.console import console
 from holdfast_cli.terminal.output import ListFormat, ListOutput, is_for_programs, write
 
 PATIENCE = timedelta(minutes=5)  # how long a watch goes on while the cluster does not answer
-
 
 # What is said when a trouble is over: in the order of `_troubles`.
 _AGAIN = ("the cluster answers again", "an operator is at work again")
@@ -45,6 +44,9 @@ def watch(
     *,
     namespace: Namespace = None,
     all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Jobs of all namespaces.")] = False,
+    phase: Annotated[
+        list[Phase] | None, typer.Option(help="Only jobs in this phase; may be repeated.", show_default=False)
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Show the state once and exit.")] = False,
     every: Annotated[float, typer.Option(min=0.2, help="Seconds between two updates.")] = 1.0,
     history: History = False,
@@ -64,24 +66,27 @@ def watch(
       holdfast watch vit-faces -n vision  one job
       holdfast watch vit-faces --history  with the loss over all attempts
       holdfast watch -A --once            a table of all jobs of the cluster
+      holdfast watch --once --phase Failed
       holdfast watch -A -o json           the same for programs, as kubectl prints it
     """
     if job and all_namespaces:
         raise typer.BadParameter("give a job or --all-namespaces, not both")
     if history and not job:
         raise typer.BadParameter("--history needs a job: holdfast watch JOB --history")
-    target, out = Target(kubeconfig, namespace), console(wide=output == "wide")
+    if phase and job:
+        raise typer.BadParameter("give a job or --phase, not both")
+    target, out, phases = Target(kubeconfig, namespace), console(wide=output == "wide"), tuple(phase or ())
 
     async def run() -> Phase | None:
         async with connect(target) as client:
             where = None if all_namespaces else target.resolved_namespace()
             if is_for_programs(output):
-                await _answer(client, where, job, output)
+                await _answer(client, where, job, phases, output)
                 return None
             operators = Operators(client)
             if job is None or where is None:
                 async with operators.running():
-                    return await follow(AllJobs(client, where), operators, out, every=every, once=once)
+                    return await follow(AllJobs(client, where, phases), operators, out, every=every, once=once)
             found = await job_api.get_job(client, where, job)  # its errors say what to do; an empty list has none
             watched, reading = OneJob(client, where, job), None
             if history:
@@ -123,13 +128,15 @@ async def follow(watched: Watched, operators: Operators, out: Console, *, every:
             await asyncio.sleep(every)
 
 
-async def _answer(client: Client, namespace: str | None, job: str | None, output: ListFormat | None) -> None:
+async def _answer(
+    client: Client, namespace: str | None, job: str | None, phases: Collection[str], output: ListFormat | None
+) -> None:
     """Print the jobs for programs, as `kubectl get` does."""
     if job and namespace:
         raw = await job_api.get_raw(client, namespace, job)
         write(output, raw, [job_api.full_name(raw)])
         return
-    items = await job_api.list_raw(client, namespace)
+    items = [raw for raw in await job_api.list_raw(client, namespace) if is_in(raw, phases)]
     write(output, {"apiVersion": "v1", "kind": "List", "items": items}, [job_api.full_name(raw) for raw in items])
 
 

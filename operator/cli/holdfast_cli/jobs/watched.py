@@ -1,7 +1,7 @@
 """What `holdfast watch` shows: one job with its Events, or all jobs of a namespace."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
@@ -84,23 +84,28 @@ class OneJob:
 
 
 class AllJobs:
-    """All jobs of a namespace, or of the cluster for None. Only jobs that are drawn, or have changed, are parsed."""
+    """All jobs of a namespace, or of the cluster for None. Only jobs that are drawn, or have changed, are parsed.
+
+    With `phases` only jobs in one of these phases. A job that leaves them is news once more.
+    """
 
     job = None
 
-    def __init__(self, client: Client, namespace: str | None) -> None:
+    def __init__(self, client: Client, namespace: str | None, phases: Collection[str] = ()) -> None:
         self._jobs = LiveList(client, job_api.jobs_path(namespace))
         self.lists: tuple[LiveList, ...] = (self._jobs,)
         self._namespace = namespace
+        self._phases = phases
         self._versions: dict[str, str] = {}
         self._states: dict[str, str] = {}
 
     def draw(self, room: int | None) -> RenderableType:
         """The table of the jobs that fit, and how many others there are."""
-        objects = self._jobs.objects
+        objects = [raw for raw in self._jobs.objects if is_in(raw, self._phases)]
         if not objects:
             where = f"namespace {self._namespace}" if self._namespace else "any namespace"
-            return Text(f"no training jobs in {where}")
+            kind = f"{' or '.join(self._phases)} training jobs" if self._phases else "training jobs"
+            return Text(f"no {kind} in {where}")
         shown, others = what_fits(objects, room)
         found, unreadable = job_api.read_jobs(shown)
         table = view.jobs_table(found, unreadable, datetime.now(UTC), namespaces=self._namespace is None)
@@ -117,10 +122,21 @@ class AllJobs:
             if self._versions.get(key) == version:
                 continue
             self._versions[key] = version
+            mine = is_in(raw, self._phases)
+            if not mine and key not in self._states:
+                continue
             state = _plain_state(raw)
             if self._states.get(key) != state:
-                self._states[key] = state
                 yield key, state
+            if mine:
+                self._states[key] = state
+            else:
+                del self._states[key]
+
+
+def is_in(raw: Raw, phases: Collection[str]) -> bool:
+    """True if the job is in one of the phases, or there are none to choose from."""
+    return not phases or _phase(raw) in phases
 
 
 def what_fits(objects: Sequence[Raw], room: int | None) -> tuple[list[Raw], list[Raw]]:
