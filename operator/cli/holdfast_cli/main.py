@@ -43,6 +43,10 @@ COMMANDS: Final[dict[str, Place | Plugin]] = {
         "holdfast_cli.evidence:evidence",
         "Show what the ranks of a training that hung were doing.",
     ),
+    "logs": Place(
+        "holdfast_cli.logs.command:logs",
+        "Show what the program of a job wrote, over all attempts.",
+    ),
     "move": Place("holdfast_cli.jobs.request:move", "Make a job save, leave its node, and continue on another one."),
     "nodes": Place("holdfast_cli.nodes:nodes", "Show nodes that new pods avoid, and why; forgive one."),
     "package": Place(

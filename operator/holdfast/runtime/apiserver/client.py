@@ -7,7 +7,8 @@ layer, but not its generated classes and models: decoding them takes twenty time
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self
@@ -281,19 +282,36 @@ class Client:
         with status 0 if the connection breaks.
         """
         query = {**params, "watch": 1, "resourceVersion": version, "timeoutSeconds": seconds}
-        url = f"{self._configuration.host}{path}?{urlencode({**query, 'allowWatchBookmarks': 'true'})}"
         limit = aiohttp.ClientTimeout(total=seconds + 30.0, sock_connect=10.0)
+        rest = b""
+        async with aclosing(self._chunks(path, {**query, "allowWatchBookmarks": "true"}, limit)) as chunks:
+            async for chunk in chunks:
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield _event(line)
+
+    async def stream(self, path: str, params: Mapping[str, str | int], *, quiet: float) -> AsyncIterator[bytes]:
+        """The bytes of an answer as they come, until the server ends it.
+
+        Raises ApiError, with status 0 if the connection breaks, or if no byte comes for `quiet` seconds.
+        """
+        limit = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=quiet)
+        async with aclosing(self._chunks(path, params, limit)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def _chunks(
+        self, path: str, params: Mapping[str, str | int], limit: aiohttp.ClientTimeout
+    ) -> AsyncGenerator[bytes, None]:
+        url = f"{self._configuration.host}{path}?{urlencode(params)}"
         try:
             headers = await self._headers("application/json")
             response = await self._rest.request("GET", url, headers=headers, body=None, _request_timeout=limit)
             if response.status >= 400:
                 raise _error(response.status, response.headers, await response.read())
             async with response.response as stream:  # closes the connection if the caller stops reading
-                rest = b""
                 async for chunk in stream.content.iter_any():
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    for line in lines:
-                        yield _event(line)
+                    yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ApiError(0, "Unreachable", f"GET {path}: {type(error).__name__} {error}".rstrip()) from error
 

@@ -117,10 +117,15 @@ def _no_log(name: str, pod: str, container: Container | None) -> web.HTTPExcepti
 
 
 async def _stream(answer: web.StreamResponse, path: Path, live: logs.ContainerLog | None, options: _Options) -> None:
+    begins = True  # the next entry begins a line
+
     async def send(entries: list[logs.Entry]) -> None:
-        data = b"".join(entry.shown(timestamps=options.timestamps) for entry in entries)
-        data = options.cut(data)
-        if data:
+        nonlocal begins
+        parts = []
+        for entry in entries:
+            parts.append(entry.shown(timestamp=options.timestamps and begins))
+            begins = entry.whole
+        if data := options.cut(b"".join(parts)):
             await answer.write(data)
 
     if not options.follow or live is None:

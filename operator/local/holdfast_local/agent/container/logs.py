@@ -21,9 +21,9 @@ class Entry:
     text: bytes
     whole: bool
 
-    def shown(self, *, timestamps: bool) -> bytes:
-        """As `kubectl logs` prints it."""
-        return (self.when.encode() + b" " if timestamps else b"") + self.text + (b"\n" if self.whole else b"")
+    def shown(self, *, timestamp: bool) -> bytes:
+        """As `kubectl logs` prints it. The later parts of a line have no timestamp."""
+        return (self.when.encode() + b" " if timestamp else b"") + self.text + (b"\n" if self.whole else b"")
 
 
 class ContainerLog:
@@ -160,7 +160,7 @@ def select(entries: list[Entry], *, tail: int | None, since: datetime | None) ->
 def tail_text(path: Path, *, lines: int, size: int) -> str:
     """The last lines as text, at most so many bytes: the fallback for a missing termination message."""
     chosen = select(_read_end(path), tail=lines, since=None)
-    return b"".join(entry.shown(timestamps=False) for entry in chosen)[-size:].decode("utf-8", errors="replace")
+    return b"".join(entry.shown(timestamp=False) for entry in chosen)[-size:].decode("utf-8", errors="replace")
 
 
 def since_time(now: datetime, seconds: int | None, time: str | None) -> datetime | None:

@@ -10,7 +10,7 @@ from holdfast_local.agent.container import logs
 
 
 def _shown(entries: list[logs.Entry]) -> bytes:
-    return b"".join(entry.shown(timestamps=False) for entry in entries)
+    return b"".join(entry.shown(timestamp=False) for entry in entries)
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:

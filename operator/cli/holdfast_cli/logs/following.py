@@ -1,0 +1,218 @@
+"""Follow the logs of a job: from pod to pod, and from attempt to attempt, until the job is over."""
+
+import asyncio
+import heapq
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any, Final
+
+from holdfast.api.names import LABEL_JOB_UID
+from holdfast.api.objects import TrainingJob
+from holdfast.api.status import Phase
+from holdfast.core.observe.pods import PodView
+from holdfast.runtime.apiserver.client import Client
+from holdfast.runtime.errors import ApiError
+from holdfast_cli.cluster import job_api
+from holdfast_cli.cluster.live_list import LiveList
+from holdfast_cli.errors import CliError, ExitCode
+from holdfast_cli.jobs.members import parse_pods
+from holdfast_cli.logs.chosen import Wanted, pods_of
+from holdfast_cli.logs.entries import Entry
+from holdfast_cli.logs.pod_log import PodLog
+from holdfast_cli.logs.reading import REFUSED, Rank
+from holdfast_cli.logs.screen import Screen, waiting_words
+
+PAUSE: Final = 0.1  # seconds until a stream that ended is opened again; doubled while nothing comes
+LONGEST_PAUSE: Final = 5.0
+TRIES: Final = 6  # to read the rest of a log whose program has ended
+HOLD_BACK: Final = 0.5  # seconds for which a line waits for earlier ones of other ranks
+MOST_HELD: Final = 4096  # lines that wait; more of them are written at once
+_GONE: Final = 404
+
+
+class View:
+    """The job and its pods, kept current by two watches."""
+
+    def __init__(self, client: Client, job: TrainingJob) -> None:
+        meta = job.metadata
+        named = {"fieldSelector": f"metadata.name={meta.name}"}
+        pods, owned = f"/api/v1/namespaces/{meta.namespace}/pods", {"labelSelector": f"{LABEL_JOB_UID}={meta.uid}"}
+        self._jobs = LiveList(client, job_api.jobs_path(meta.namespace), named, self._changed)
+        self._pods = LiveList(client, pods, owned, self._changed)
+        self._pulse = asyncio.Event()
+        self._uid = meta.uid
+        self.job = job
+        self.deleted = False
+        self.pods: list[PodView] = []
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep it current inside the block. Raises ApiError if it cannot be read at first."""
+        async with AsyncExitStack() as stack:
+            for one in (self._jobs, self._pods):
+                await stack.enter_async_context(one.running())
+            self._changed()
+            yield
+
+    async def change(self, seconds: float | None = None) -> None:
+        """Wait for a change, so many seconds at most. Raises ApiError if the watches have ended."""
+        for one in (self._jobs, self._pods):
+            one.check()
+            if one.trouble is not None and not one.trouble.transient:
+                raise one.trouble
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._pulse.wait(), seconds)
+
+    @property
+    def is_over(self) -> bool:
+        """True if no more pods are to come."""
+        return self.deleted or self.job.status.is_over
+
+    def pod(self, log: PodLog) -> PodView | None:
+        """The pod of a log as it is now; None if it is gone."""
+        return next((pod for pod in self.pods if pod.uid == log.pod.uid), None)
+
+    def _changed(self) -> None:
+        found: list[dict[str, Any]] = [raw for raw in self._jobs.objects if raw["metadata"]["uid"] == self._uid]
+        self.deleted = self._jobs.asked.is_set() and not found
+        if found and not self.deleted:
+            self.job = TrainingJob.parse(found[0])
+        self.pods = parse_pods(self._pods.objects).views
+        self._pulse.set()
+        self._pulse = asyncio.Event()
+
+
+class Follower:
+    """Follows some ranks of a job. `opened` says how far their logs were read."""
+
+    def __init__(self, view: View, opened: Sequence[Rank], wanted: Wanted, screen: Screen) -> None:
+        self._view = view
+        self._ranks = opened
+        self._wanted = wanted
+        self._screen = screen
+        self._held: list[tuple[Entry, float]] = []
+        self._streams = 0  # ranks whose program writes now, as far as is known
+
+    async def run(self) -> ExitCode:
+        """Show what comes until the job is over, or the attempt that is asked for. The exit code is the job's."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                aside = [group.create_task(work) for work in (self._write_held(), self._say_why_it_waits())]
+                await asyncio.gather(*[group.create_task(self._follow(rank)) for rank in self._ranks])
+                for task in aside:
+                    task.cancel()
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+        self._write(0.0)
+        if self._view.deleted:
+            raise CliError("the job was deleted", code=ExitCode.NOT_FOUND)
+        return ExitCode.FAILED if self._view.job.status.phase is Phase.FAILED else ExitCode.OK
+
+    async def _follow(self, rank: Rank) -> None:
+        """Show the logs of one rank, the rest of the newest opened one first."""
+        while True:
+            if rank.log is not None and not rank.done:
+                await self._to_its_end(rank, rank.log)
+                rank.done = True
+            pods = pods_of(self._view.pods, rank.rank, self._wanted.attempt)
+            following = next((pod for pod in pods if pod.attempt > rank.newest), None)
+            if following is not None and not rank.beyond:
+                rank.open(following)
+            elif rank.beyond or self._view.is_over or self._is_behind():
+                return
+            else:
+                await self._view.change()
+
+    def _is_behind(self) -> bool:
+        """True if the attempt that is asked for is over."""
+        wanted, status = self._wanted.attempt, self._view.job.status
+        live = (one.number for one in (status.current, status.successor) if one is not None)
+        return wanted is not None and wanted <= status.attempt and wanted not in live
+
+    async def _to_its_end(self, rank: Rank, log: PodLog) -> None:
+        """Show the log until its program has ended, and all of it was read, or cannot be."""
+        pause, tries, begun = PAUSE, 0, log.position
+        self._streams += 1
+        try:
+            while True:
+                clean, error = await self._read(rank, log, last=False)
+                if rank.beyond:
+                    return
+                pod = self._view.pod(log)
+                if pod is None or pod.ended:
+                    done, error = await self._read(rank, log, last=True)
+                    tries += 1
+                    if done or pod is None or tries >= TRIES or (error and error.status == _GONE):
+                        if error is not None and not (done or clean):
+                            rank.say_unreadable(error)
+                        for entry in rank.rest(self._view.job.status.attempt):
+                            self._show(entry)
+                        return
+                elif error is not None and self._is_left_behind(rank, log):
+                    rank.say_unreadable(error)
+                    return
+                pause = PAUSE if log.position != begun else min(2 * pause, LONGEST_PAUSE)
+                begun = log.position
+                await self._view.change(pause)
+        finally:
+            self._streams -= 1
+
+    def _is_left_behind(self, rank: Rank, log: PodLog) -> bool:
+        """True if the job goes on in a later pod, or is over: the node of this one may be lost."""
+        later = any(pod.attempt > log.pod.attempt for pod in pods_of(self._view.pods, rank.rank))
+        current = self._view.job.status.current
+        return self._view.is_over or (later and current is not None and current.number > log.pod.attempt)
+
+    async def _read(self, rank: Rank, log: PodLog, *, last: bool) -> tuple[bool, ApiError | None]:
+        """Show the next lines. True if the server ended the answer, otherwise its error."""
+        try:
+            async for entry in rank.lines(log, lambda: self._view.job.status.attempt, last=last):
+                self._show(entry)
+        except ApiError as error:
+            if error.status in REFUSED:
+                raise
+            return False, error
+        return True, None
+
+    def _show(self, entry: Entry) -> None:
+        self._screen.job = self._view.job
+        if len(self._ranks) == 1:
+            self._screen.show(entry)
+            self._screen.flush()
+            return
+        heapq.heappush(self._held, (entry, asyncio.get_running_loop().time()))
+        if len(self._held) > MOST_HELD:
+            self._screen.show(heapq.heappop(self._held)[0])
+
+    async def _write_held(self) -> None:
+        while True:
+            await asyncio.sleep(HOLD_BACK / 5)
+            self._write(HOLD_BACK)
+
+    def _write(self, hold_back: float) -> None:
+        """Write the lines that have waited so many seconds, and those before them."""
+        now = asyncio.get_running_loop().time()
+        ripe = max((entry for entry, came in self._held if came <= now - hold_back), default=None)
+        while ripe is not None and self._held and self._held[0][0] <= ripe:
+            self._screen.show(heapq.heappop(self._held)[0])
+        self._screen.flush()
+
+    async def _say_why_it_waits(self) -> None:
+        """Say what the job waits for while none of its programs writes, each reason once."""
+        said = ""
+        while True:
+            if not self._streams and not self._view.is_over:
+                words = waiting_words(self._view.job)
+                if words != said:
+                    said = words
+                    self._write(0.0)
+                    self._screen.say(words)
+            await self._view.change()
+
+
+def _first(errors: BaseExceptionGroup) -> BaseException:
+    """The first error of a group; a group only has more of them if several tasks failed at once."""
+    one: BaseException = errors
+    while isinstance(one, BaseExceptionGroup):
+        one = one.exceptions[0]
+    return one
