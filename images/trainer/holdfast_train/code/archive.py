@@ -21,7 +21,7 @@ BLOCK: Final = 1 << 20
 LEVEL: Final = 6  # of gzip
 HEADERS: Final = 64 << 10  # bytes of all headers of one member, and of what is read ahead
 _FOLDER: Final = 0o555
-_TOP: Final = 0o1777  # as /tmp: the program may write beside its files, whoever it runs as
+_TOP: Final = 0o1777  # as /tmp: the program may write beside its files, as any user
 _MODES: Final = {"file": 0o444, "executable": 0o555}
 
 

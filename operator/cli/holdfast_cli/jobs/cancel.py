@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.api.job import Storage
 from holdfast.api.objects import TrainingJob
+from holdfast.api.storage import Storage
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
 from holdfast_cli.cluster import job_api

@@ -1,6 +1,7 @@
 """`holdfast run`: send the folder of a program to the cluster, and train it there."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,6 +22,8 @@ from holdfast_cli.cluster.options import Kubeconfig, Namespace
 from holdfast_cli.code.folder import Selection, select
 from holdfast_cli.code.screen import say_selection
 from holdfast_cli.errors import CliError, ExitCode
+from holdfast_cli.logs.chosen import ALL
+from holdfast_cli.logs.command import logs
 from holdfast_cli.run import options
 from holdfast_cli.run.plan import Planned, plan
 from holdfast_cli.run.sources import of_folder, of_person
@@ -119,8 +122,11 @@ def run(
             _send(target, raw, selection, err)
         if not dry_run and not only_send:
             asyncio.run(_submit(target, raw, planned))
+    is_made = not dry_run and not only_send
     if not write(output, raw):
-        _say_end(planned, err, is_sent=not dry_run, is_made=not dry_run and not only_send)
+        _say_end(planned, err, is_sent=not dry_run, is_made=is_made)
+    if is_made and (follow or (follow is None and sys.stdout.isatty() and not output)):
+        _follow(planned, namespace, kubeconfig, err)
 
 
 async def _plan(target: Target, said: Wanted, command: Sequence[str]) -> Planned:
@@ -190,6 +196,18 @@ async def _submit(target: Target, raw: dict[str, Any], planned: Planned) -> None
             await go_on(client, planned.old, raw)
         else:
             await begin_anew(client, planned.old, raw)
+
+
+def _follow(planned: Planned, namespace: str | None, kubeconfig: Path | None, err: Console) -> None:
+    """Show the log until the job is over, with the exit code of `holdfast logs -f`. Ctrl-C ends only the log."""
+    try:
+        logs(planned.name, follow=True, rank=ALL, namespace=namespace, kubeconfig=kubeconfig)
+    except typer.Exit as ended:
+        if ended.exit_code == ExitCode.INTERRUPTED:
+            name = f"{planned.name} -n {planned.namespace}"
+            err.print(Text(f"{planned.name} goes on; holdfast logs -f {name} shows it, holdfast cancel {name} ends it"))
+            raise typer.Exit(ExitCode.OK) from ended
+        raise
 
 
 def _say_end(planned: Planned, err: Console, *, is_sent: bool, is_made: bool) -> None:
