@@ -96,7 +96,7 @@ class Training:
         if self._old is not None or not self._roots or self._chance.random() < 0.5:
             if self._old is None:
                 for root in self._roots:
-                    shutil.rmtree(root)
+                    shutil.rmtree(root, ignore_errors=True)  # a node that was killed at once has made none
             self._roots = [self.place / f"outputs-{self._attempt}-{rank}" for rank in range(self.count)]
         return Nodes(self.place, self._attempt, self._roots)
 

@@ -90,7 +90,7 @@ def place(cluster: Cluster, namespace: str, pool: Pool, tmp_path: Path) -> Place
 @pytest.mark.thorough
 def test_a_folder_trains_and_goes_on_with_changed_code(place: Place, tmp_path: Path) -> None:
     run = ("-n", place.namespace, "--name", "first", "--detach", *PROGRESS)
-    said = place.run(*run, "--", "python", "train.py", "2000", "0.05").stderr
+    said = place.run(*run, "--", "python3", "train.py", "2000", "0.05").stderr
     assert ".env" in said
     assert "spot 1.20/h" in said
     job = place.job("first")
@@ -98,10 +98,10 @@ def test_a_folder_trains_and_goes_on_with_changed_code(place: Place, tmp_path: P
     first = job.manifest["spec"]["trainer"]["code"]["sha256"]
 
     place.write("v2")
-    said = place.run(*run, "--", "python", "train.py", "60", "0.01", code=2).stderr
+    said = place.run(*run, "--", "python3", "train.py", "60", "0.01", code=2).stderr
     assert "a job first exists" in said
-    place.run(*run, "--again", "continue", "--", "python", "train.py", "60", "0.01")
-    job.wait_phase("Completed")
+    place.run(*run, "--again", "continue", "--", "python3", "train.py", "60", "0.01")
+    assert job.wait_phase("Completed", "Failed", timeout=90)["phase"] == "Completed"
 
     second = place.job("first").manifest["spec"]["trainer"]["code"]["sha256"]
     assert second != first
@@ -121,7 +121,7 @@ def test_a_folder_trains_and_goes_on_with_changed_code(place: Place, tmp_path: P
 
 # Breaks if a dry run sends or makes anything, or if the job that it prints is not the one that is made.
 def test_a_job_for_git(place: Place) -> None:
-    line = ("-n", place.namespace, "--name", "later", "--", "python", "train.py", "5", "0")
+    line = ("-n", place.namespace, "--name", "later", "--", "python3", "train.py", "5", "0")
     printed = place.run("--dry-run", "-o", "yaml", *line).stdout
     manifest: dict[str, Any] = yaml.safe_load(printed)
     assert place.run("--only-send", "-o", "yaml", *line).stdout == printed
@@ -129,13 +129,13 @@ def test_a_job_for_git(place: Place) -> None:
     place.cluster.kubectl("create", "-f", "-", stdin=printed)
     job = place.job("later")
     assert job.manifest["spec"]["trainer"]["code"] == manifest["spec"]["trainer"]["code"]
-    job.wait_phase("Completed", timeout=90)
+    assert job.wait_phase("Completed", "Failed", timeout=90)["phase"] == "Completed"
     assert "version v1, begins after step 0" in job.logs(1)
 
 
 # Breaks if a pod trains with code that is not what its job names.
 def test_code_that_is_not_there(place: Place) -> None:
-    line = ("-n", place.namespace, "--name", "lost", "-o", "yaml", "--", "python", "train.py", "5", "0")
+    line = ("-n", place.namespace, "--name", "lost", "-o", "yaml", "--", "python3", "train.py", "5", "0")
     manifest = yaml.safe_load(place.run("--dry-run", *line).stdout)
     manifest["spec"]["trainer"]["code"]["sha256"] = "0" * 64
     apply(place.cluster, manifest)
