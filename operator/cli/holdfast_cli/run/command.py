@@ -25,6 +25,7 @@ from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.logs.chosen import ALL
 from holdfast_cli.logs.command import logs
 from holdfast_cli.run import options
+from holdfast_cli.run.local_cluster import bring_up
 from holdfast_cli.run.plan import Planned, plan
 from holdfast_cli.run.sources import of_folder, of_person
 from holdfast_cli.run.submit import Again, begin_anew, create, go_on
@@ -80,6 +81,9 @@ def run(
     only_send: Annotated[
         bool, typer.Option("--only-send", help="Send the folder, and create no job: for one that -o yaml prints.")
     ] = False,
+    local: Annotated[
+        bool, typer.Option("--local", help="Train in the local cluster of this machine; it is started if it is not up.")
+    ] = False,
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     output: Output = None,
@@ -109,7 +113,10 @@ def run(
     )
     root = folder_of_program
     said = layered(typed, of_folder(root), of_person())
-    target, err = Target(kubeconfig, namespace), error_console()
+    err = error_console()
+    if local:
+        kubeconfig = bring_up(lambda text: err.print(Text(text), soft_wrap=True))
+    target = Target(kubeconfig, namespace)
     planned = asyncio.run(_plan(target, said, command))
     if planned.old is not None and not (dry_run or only_send):
         planned = replace(planned, again=again or _asked(planned.name))
