@@ -28,7 +28,7 @@ while step < STEPS:
     step += 1
     time.sleep(PACE)
     print(f"step {step} loss {1 / step}", flush=True)
-    if step % 5 == 0 or step == STEPS:
+    if step % 10 == 0 or step == STEPS:
         pathlib.Path("outputs").mkdir(exist_ok=True)
         pathlib.Path(f"outputs/{step:06}.json").write_text(json.dumps({"step": step}))
 """
@@ -90,17 +90,17 @@ def place(cluster: Cluster, namespace: str, pool: Pool, tmp_path: Path) -> Place
 @pytest.mark.thorough
 def test_a_folder_trains_and_goes_on_with_changed_code(place: Place, tmp_path: Path) -> None:
     run = ("-n", place.namespace, "--name", "first", "--detach", *PROGRESS)
-    said = place.run(*run, "--", "python3", "train.py", "2000", "0.05").stderr
+    said = place.run(*run, "--", "python3", "train.py", "2000", "0.5").stderr
     assert ".env" in said
     assert "spot 1.20/h" in said
     job = place.job("first")
-    job.wait_checkpoint(5)
+    job.wait_checkpoint(10)
     first = job.manifest["spec"]["trainer"]["code"]["sha256"]
 
     place.write("v2")
-    said = place.run(*run, "--", "python3", "train.py", "60", "0.01", code=2).stderr
+    said = place.run(*run, "--", "python3", "train.py", "200", "0.01", code=2).stderr
     assert "a job first exists" in said
-    place.run(*run, "--again", "continue", "--", "python3", "train.py", "60", "0.01")
+    place.run(*run, "--again", "continue", "--", "python3", "train.py", "200", "0.01")
     assert job.wait_phase("Completed", "Failed", timeout=90)["phase"] == "Completed"
 
     second = place.job("first").manifest["spec"]["trainer"]["code"]["sha256"]

@@ -110,6 +110,7 @@ def _check_hash(entries: Sequence[Entry], wanted: str) -> None:
 
 def _extract(source: BinaryIO, folder: Path) -> list[Entry]:
     entries: dict[str, Entry] = {}
+    made: set[str] = set()  # folders
     size = 0
     try:
         with gzip.GzipFile(fileobj=source) as plain:
@@ -120,7 +121,7 @@ def _extract(source: BinaryIO, folder: Path) -> list[Entry]:
                     check_size(len(entries) + 1, size + member.size)
                     size += member.size
                     bounded.left = member.size + HEADERS
-                    entries[member.name] = _entry(tar, member, folder)
+                    entries[member.name] = _entry(tar, member, folder, made)
     except (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError, UnicodeError, ValueError) as error:
         raise CodeInvalidError(f"the archive is broken: {error}") from error
     return [*entries.values()]
@@ -153,11 +154,11 @@ class _Bounded:
         return data
 
 
-def _entry(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Entry:
+def _entry(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, made: set[str]) -> Entry:
     """Write one member of the archive. CodeInvalidError if it is not a file or a link that stays in the folder."""
     place = folder / member.name
     try:
-        _make_folders(folder, member.name)
+        _make_folders(folder, member.name, made)
         if member.issym():
             check_target(member.name, member.linkname)
             place.symlink_to(member.linkname)
@@ -178,14 +179,16 @@ def _entry(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Entry
         raise CodeInvalidError(f"{member.name!r} lies below or in the place of something else") from error
 
 
-def _make_folders(folder: Path, path: str) -> None:
-    """Make the folders above `path`. CodeInvalidError if one of them is a link: it could lead out."""
-    at = folder
-    for part in path.split("/")[:-1]:
-        at /= part
-        if at.is_symlink():
-            raise CodeInvalidError(f"{path!r} lies below a symbolic link")
-        at.mkdir(exist_ok=True)
+def _make_folders(folder: Path, path: str, made: set[str]) -> None:
+    """Make the folders above `path` that are not in `made`. CodeInvalidError if a link is there: it could lead out."""
+    parts = path.split("/")[:-1]
+    for count in range(1, len(parts) + 1):
+        above = "/".join(parts[:count])
+        if above not in made:
+            if (folder / above).is_symlink():
+                raise CodeInvalidError(f"{path!r} lies below a symbolic link")
+            (folder / above).mkdir()  # what is there is a file: nothing else was before
+            made.add(above)
 
 
 def _seal(folder: Path, entries: Sequence[Entry]) -> None:
