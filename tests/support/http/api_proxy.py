@@ -8,7 +8,7 @@ import itertools
 import re
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,10 +79,16 @@ class ApiProxy:
 
     def cut_watches(self, path: str) -> None:
         """Close the open watches of this path."""
+        self._cut(lambda watched: watched == path)
 
+    def cut_logs(self) -> None:
+        """Close the open streams of logs, wherever in a line they are."""
+        self._cut(lambda watched: watched.endswith("/log"))
+
+    def _cut(self, chosen: Callable[[str], bool]) -> None:
         def cut() -> None:
             for task, watched in list(self._watches.items()):
-                if watched == path:
+                if chosen(watched):
                     task.cancel()
 
         self._thread.loop.call_soon_threadsafe(cut)
@@ -113,7 +119,7 @@ class ApiProxy:
                 await rule.go.wait()
         task = asyncio.current_task()
         assert task is not None
-        if request.query.get("watch") == "true":
+        if "true" in (request.query.get("watch"), request.query.get("follow")):
             self._watches[task] = request.path
         try:
             return await self._pass_on(request)

@@ -2,6 +2,7 @@
 
 import asyncio
 import heapq
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
@@ -198,13 +199,13 @@ class Follower:
         self._screen.flush()
 
     async def _say_why_it_waits(self) -> None:
-        """Say what the job waits for while none of its programs writes, each reason once."""
+        """Say what the job waits for while none of its programs writes, once for each reason, whatever its figures."""
         said = ""
         while True:
-            if not self._streams and not self._view.is_over:
+            if not self._streams and not self._view.is_over and self._view.job.status.phase is not Phase.RUNNING:
                 words = waiting_words(self._view.job)
-                if words != said:
-                    said = words
+                if (reason := re.sub(r"\d", "", words)) != said:
+                    said = reason
                     self._write(0.0)
                     self._screen.say(words)
             await self._view.change()
