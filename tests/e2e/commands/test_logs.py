@@ -201,5 +201,5 @@ def test_a_move_of_a_job_with_one_node_is_followed(
     whole = logs(cluster, namespace, "--timestamps").stdout
     assert b"total 45150\n" in whole
     assert out.read_bytes().endswith(whole), "pods that ended stay, but not for ever: logs of attempt 1 may be gone"
-    steps = [int(found) for found in re.findall(rb" step (\d+) ", out.read_bytes())]
+    steps = [int(found) for found in re.findall(rb"^\S+ step (\d+) loss", out.read_bytes(), re.MULTILINE)]
     assert steps == list(range(1, 301)), "each attempt goes on where the one before it has saved"

@@ -105,7 +105,7 @@ class Follower:
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
         self._write(0.0)
-        if self._view.deleted:
+        if self._view.deleted and not self._view.job.status.is_over:
             raise CliError("the job was deleted", code=ExitCode.NOT_FOUND)
         return ExitCode.FAILED if self._view.job.status.phase is Phase.FAILED else ExitCode.OK
 
