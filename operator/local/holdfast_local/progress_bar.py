@@ -35,15 +35,56 @@ class Silent:
         """Drop the line."""
 
 
+class LineReport:
+    """Reports by lines: `say` gets one at the start and the end of each step, and for a long one in between.
+
+    `every`: seconds from one line about a step that takes long to the next.
+    """
+
+    def __init__(self, say: Callable[[str], None], every: float = 30.0) -> None:
+        self.note = say
+        self._every = every
+
+    @contextmanager
+    def step(self, what: str) -> Iterator[Update]:
+        """Say that the step begins, how far it is, and how long it took."""
+        started = time.monotonic()
+        self.note(f"{what} ...")
+        with self._signs_of_life(what, started) as update:
+            yield update
+        self.note(f"{what}: done in {_seconds(started)}")
+
+    @contextmanager
+    def _signs_of_life(self, what: str, started: float) -> Iterator[Update]:
+        """Print how far the step is, now and then, until the block ends."""
+        ended, newest = threading.Event(), "still at work"
+
+        def update(detail: str) -> None:
+            nonlocal newest
+            newest = detail
+
+        def tell() -> None:
+            while not ended.wait(self._every):
+                self.note(f"{what}: {newest}, {_seconds(started)}")
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            yield update
+        finally:
+            ended.set()
+            teller.join()
+
+
 class ConsoleReport:
     """Reports on a console: a spinner with elapsed time on a terminal, plain lines elsewhere.
 
-    `every`: seconds from one plain line about a step that takes long to the next.
+    `every`: as of LineReport.
     """
 
     def __init__(self, console: Console, every: float = 30.0) -> None:
         self._console = console
-        self._every = every
+        self._lines = LineReport(self.note, every)
         self._lock = threading.Lock()
         self._steps = 0
         self._spinners = Progress(
@@ -58,13 +99,11 @@ class ConsoleReport:
     @contextmanager
     def step(self, what: str) -> Iterator[Update]:
         """Show the step while it runs, and one line with its duration at its end."""
-        started = time.monotonic()
         if not self._console.is_terminal:
-            self.note(f"{what} ...")
-            with self._signs_of_life(what, started) as update:
+            with self._lines.step(what) as update:
                 yield update
-            self.note(f"{what}: done in {_seconds(started)}")
             return
+        started = time.monotonic()
         with self._shown() as progress:
             task = progress.add_task(what, total=None, detail="")
             try:
@@ -87,27 +126,6 @@ class ConsoleReport:
                 self._steps -= 1
                 if not self._steps:
                     self._spinners.stop()
-
-    @contextmanager
-    def _signs_of_life(self, what: str, started: float) -> Iterator[Update]:
-        """Print how far the step is, now and then, until the block ends."""
-        ended, newest = threading.Event(), "still at work"
-
-        def update(detail: str) -> None:
-            nonlocal newest
-            newest = detail
-
-        def tell() -> None:
-            while not ended.wait(self._every):
-                self.note(f"{what}: {newest}, {_seconds(started)}")
-
-        teller = threading.Thread(target=tell, daemon=True)
-        teller.start()
-        try:
-            yield update
-        finally:
-            ended.set()
-            teller.join()
 
     def note(self, text: str) -> None:
         """Print the line."""
