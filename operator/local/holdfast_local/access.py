@@ -43,9 +43,12 @@ def kubectl(layout: Layout, args: Sequence[str], stdin: str | None, timeout: flo
     return done.stdout
 
 
-def kubeconfig_for(layout: Layout, server: str, namespace: str, account: str) -> Path:
-    """Write a kubeconfig with a token of a service account. Raises LocalError if the account does not exist."""
-    arguments = ["create", "token", account, f"--namespace={namespace}", "--duration=24h"]
+def kubeconfig_for(layout: Layout, server: str, namespace: str, account: str, hours: int = 24) -> Path:
+    """Write a kubeconfig with a token of a service account, valid for `hours`.
+
+    Raises LocalError if the account does not exist.
+    """
+    arguments = ["create", "token", account, f"--namespace={namespace}", f"--duration={hours}h"]
     token = kubectl(layout, arguments, None, 30).strip()
     target = layout.kubeconfig(f"{namespace}.{account}")
     return write_kubeconfig(target, server, layout.pki / "ca.crt", {"token": token}, namespace)

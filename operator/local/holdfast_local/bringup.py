@@ -124,11 +124,15 @@ def start_all(state: ClusterState, report: Report) -> None:
 
 def start_part(state: ClusterState, name: str, *, wait: bool = True) -> None:
     """Start one part, record it, and wait until it is ready."""
-    record = state.processes.get(name) or _BUILDERS[name](state)
-    state.processes[name] = processes.start(record)
-    state.save()
+    start(state, state.processes.get(name) or _BUILDERS[name](state))
     if wait:
         wait_ready(state, name)
+
+
+def start(state: ClusterState, record: ProcessRecord) -> None:
+    """Start a process as a part of the cluster, and record it at once."""
+    state.processes[record.name] = processes.start(record)
+    state.save()
 
 
 def wait_ready(state: ClusterState, name: str) -> None:
@@ -138,10 +142,11 @@ def wait_ready(state: ClusterState, name: str) -> None:
         StartError: it ended, or was not ready after the configured time; with the tail of its log.
     """
     ready = _READY[name]
-    _wait(state, name, lambda: ready(state))
+    wait_until(state, name, lambda: ready(state))
 
 
-def _wait(state: ClusterState, name: str, ready: Callable[[], bool]) -> None:
+def wait_until(state: ClusterState, name: str, ready: Callable[[], bool]) -> None:
+    """Wait for a condition that a part brings about. Raises StartError as `wait_ready` does."""
     record, pause = state.processes[name], threading.Event()
     deadline = time.monotonic() + state.config.ready_timeout
     while not ready():
@@ -183,7 +188,7 @@ def _nodes_ready(state: ClusterState) -> bool:
 
 def _wait_for_accounts(state: ClusterState) -> None:
     """Pods are refused until the controller manager has made the namespace's default service account."""
-    _wait(state, "kube-controller-manager", lambda: _is_met(state, "--for=create", "serviceaccount/default"))
+    wait_until(state, "kube-controller-manager", lambda: _is_met(state, "--for=create", "serviceaccount/default"))
 
 
 def _is_met(state: ClusterState, *condition: str) -> bool:

@@ -21,7 +21,7 @@ from filelock import Timeout
 from holdfast_local import access, bringup, control, monitoring, processes, toolchain
 from holdfast_local.agent.container import procfs
 from holdfast_local.agent.container.process import agent_mark
-from holdfast_local.config import ClusterConfig
+from holdfast_local.config import OPERATOR, ClusterConfig
 from holdfast_local.errors import AlreadyUpError, LocalError, NotUpError, PortTakenError, StartError
 from holdfast_local.layout import Layout
 from holdfast_local.locking import exclusive
@@ -154,15 +154,22 @@ class Cluster:
         """Bring a node that is not up back, empty. Raises ControlError."""
         control.order(self._layout, "restore", node)
 
+    def part(self, name: str) -> processes.ProcessRecord:
+        """The process of a part, as it was started last. Raises LocalError if the cluster has no such part."""
+        parts = self._refreshed().processes
+        if name not in parts:
+            raise LocalError(f"this cluster has no part {name!r}: it has {', '.join(parts)}")
+        return parts[name]
+
     def kill_component(self, name: str) -> None:
         """SIGKILL a part and wait until it is gone. It stays down until `start_component`."""
-        processes.end([self._record(name)], grace=0)
+        processes.end([self.part(name)], grace=0)
 
     def start_component(self, name: str) -> None:
         """Start a part that has ended, as it was started first, and wait until it is ready. No-op if it runs."""
         with exclusive(self._layout.lock):
             self._state = ClusterState.load(self.root)
-            if processes.state(self._record(name)) is ProcessState.DEAD:
+            if processes.state(self.part(name)) is ProcessState.DEAD:
                 bringup.start_part(self._state, name)
 
     def pause_component(self, name: str) -> None:
@@ -187,14 +194,8 @@ class Cluster:
         self._state = ClusterState.load(self.root)
         return self._state
 
-    def _record(self, name: str) -> processes.ProcessRecord:
-        parts = self._refreshed().processes
-        if name not in parts:
-            raise LocalError(f"this cluster has no part {name!r}: it has {', '.join(parts)}")
-        return parts[name]
-
     def _signal(self, name: str, number: signal.Signals) -> None:
-        if not processes.send(self._record(name), number):
+        if not processes.send(self.part(name), number):
             raise LocalError(f"{name} is not running: start it first")
 
 
@@ -230,6 +231,16 @@ def up(config: ClusterConfig, report: Report | None = None) -> Cluster:
                 raise
     except OSError as error:
         raise LocalError(f"{config.root} cannot be used: {error.strerror or error}") from error
+
+
+@contextmanager
+def changing(root: Path) -> Iterator[ClusterState]:
+    """The state of the cluster in `root`, for a change: waits for commands at work there, and lets later ones wait.
+
+    Raises NotUpError if there is no cluster.
+    """
+    with _root_lock(root, wait=True):
+        yield ClusterState.load(root)
 
 
 def _start(config: ClusterConfig, tools: dict[str, str], report: Report) -> Cluster:
@@ -303,9 +314,12 @@ def _root_lock(root: Path, *, wait: bool) -> Iterator[None]:
 def _end(state: ClusterState, grace: float = _AGENT_GRACE) -> None:
     """End every process and remove the network.
 
-    The agent goes first and gently: it ends the pods. The rest goes at once: nothing of its data is kept.
+    The operator goes first: it would answer the end of its pods with new ones. Then the agent, gently: it ends the
+    pods. The rest goes at once: nothing of its data is kept.
     """
-    agent = state.processes.get("agent")
+    agent, operator = state.processes.get("agent"), state.processes.get(OPERATOR)
+    if operator:
+        processes.end([operator], grace=0)
     if agent:
         processes.end([agent], grace=grace)
         _end_containers(state.config.root)

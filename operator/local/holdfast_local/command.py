@@ -20,6 +20,8 @@ from holdfast_local.agent.config import Timings
 from holdfast_local.cluster import Cluster, up
 from holdfast_local.config import DEFAULT_NODES, DEFAULT_TARGETS, ClusterConfig, describe, load_nodes
 from holdfast_local.errors import ConfigError, NotUpError
+from holdfast_local.installed import objects
+from holdfast_local.installed.ensure import ensure
 from holdfast_local.layout import default_root
 from holdfast_local.monitoring import DASHBOARDS
 from holdfast_local.progress_bar import ConsoleReport
@@ -50,6 +52,12 @@ Root = Annotated[
 ]
 
 
+Nodes = Annotated[
+    Path | None,
+    typer.Option(
+        help="YAML file with a list of nodes instead of the default ones; see above.", exists=True, dir_okay=False
+    ),
+]
 Network = Annotated[
     Literal["shared", "isolated"],
     typer.Option(
@@ -62,16 +70,24 @@ Extras = Annotated[
     typer.Option(
         "--with",
         metavar="|".join(Extra),
-        help="prometheus: also run Prometheus with the alert rules of the chart; it scrapes the operator at the "
-        f"addresses of --scrape. Its first build takes {TOOLS['prometheus'].estimate.removeprefix('about ')} more.",
+        help="prometheus: also run Prometheus with the alert rules of the chart; it scrapes the operator. "
+        f"Its first build takes {TOOLS['prometheus'].estimate.removeprefix('about ')} more.",
     ),
 ]
 Scrape = Annotated[
     list[str] | None,
     typer.Option(
-        help="Where an operator serves its metrics by HTTP (--metrics-auth off).",
+        help="Where one more operator serves its metrics by HTTP (--metrics-auth off).",
         metavar="HOST:PORT",
-        show_default=", ".join(DEFAULT_TARGETS),
+        show_default=f"{', '.join(DEFAULT_TARGETS)} with --without-holdfast, otherwise none",
+    ),
+]
+WithoutHoldfast = Annotated[
+    bool,
+    typer.Option(
+        "--without-holdfast",
+        help="Only the cluster: no API of Holdfast, no operator, no CapacityProfile, no Secret. To run an operator of "
+        "your own, or to install the chart.",
     ),
 ]
 
@@ -115,14 +131,7 @@ def build_command(
 def up_command(
     *,
     root: Root = None,
-    nodes: Annotated[
-        Path | None,
-        typer.Option(
-            help="YAML file with a list of nodes instead of the default ones; see above.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
+    nodes: Nodes = None,
     audit: Annotated[bool, typer.Option("--audit", help="Write every API request to ROOT/audit/audit.log.")] = False,
     node_grace: Annotated[str, typer.Option(help="Silence that makes a node NotReady.", metavar="DURATION")] = "6s",
     lease: Annotated[str, typer.Option(help="How often a node renews its Lease.", metavar="DURATION")] = "2s",
@@ -130,9 +139,14 @@ def up_command(
     network: Network = "shared",
     extras: Extras = None,
     scrape: Scrape = None,
+    without_holdfast: WithoutHoldfast = False,
 ) -> None:
-    """Start the cluster. The first start builds its tools, in about 5 minutes on two free cores; later ones take
-    seconds.
+    """Start the cluster with Holdfast in it. The first start builds its tools, in about 5 minutes on two free cores;
+    later ones take seconds.
+
+    The operator is one of its processes. Jobs may use the CapacityProfile `default`, and in the namespace default the
+    Secret `holdfast-storage` with the keys of the S3 server. If the cluster is up already, it stays as it is; an
+    operator that has ended is started again.
 
     The default nodes are spot-1, spot-2 and dedicated-1 with one simulated GPU each, and cpu-1.
 
@@ -160,22 +174,26 @@ def up_command(
             ports={"kube-apiserver": api_port} if api_port else {},
             network=network,
             prometheus=with_prometheus,
-            scrape=tuple(scrape or DEFAULT_TARGETS),
+            scrape=tuple(scrape or (DEFAULT_TARGETS if without_holdfast else ())),
         )
     except ValidationError as error:
         raise ConfigError(describe(error, "configuration")) from error
-    cluster = up(config, ConsoleReport(error_console()))
-    _greet(cluster, config)
+    report = ConsoleReport(error_console())
+    if without_holdfast:
+        _greet(up(config, report))
+    else:
+        _greet(ensure(config, report), f", with Holdfast and the CapacityProfile `{objects.PROFILE}`")
 
 
-def _greet(cluster: Cluster, config: ClusterConfig) -> None:
-    """Print what to do with a cluster that has come up."""
+def _greet(cluster: Cluster, has: str = "") -> None:
+    """Print what to do with a cluster that is up. `has`: what is in it, as the end of a sentence."""
     suffix = "" if cluster.root == default_root() else f" --root {shlex.quote(str(cluster.root))}"
-    _say(f"The local cluster is up: {cluster.server}")
+    _say(f"The local cluster is up{has}: {cluster.server}")
     _say(f'  eval "$(holdfast local env{suffix})"   sets KUBECONFIG, the S3 settings and PATH')
     _say(f"  holdfast local status{suffix}          shows what runs")
-    if config.prometheus:
-        _say(f"Prometheus is up: {cluster.prometheus} (its API; it scrapes {', '.join(config.scrape)})")
+    if cluster.config.prometheus:
+        targets = ", ".join((*(["the operator"] if has else []), *cluster.config.scrape))
+        _say(f"Prometheus is up: {cluster.prometheus} (its API; it scrapes {targets})")
     _say(f"  holdfast local down{suffix}            stops it and removes its data")
 
 

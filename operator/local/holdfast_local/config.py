@@ -17,6 +17,7 @@ from holdfast_local.network.plan import MOST_NODES, MOST_PODS
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 COMPONENTS = (*CONTROL_PLANE, "s3", "agent")
+OPERATOR = "operator"  # the part that holdfast_local.installed adds
 PORTS = (
     "etcd",
     "etcd-peer",
@@ -28,7 +29,7 @@ PORTS = (
     "prometheus",
 )
 
-DEFAULT_TARGETS = ("127.0.0.1:9443",)  # of the operator in docs/how-to/local-cluster.md
+DEFAULT_TARGETS = ("127.0.0.1:9443",)  # of an operator in docs/how-to/local-cluster.md that a person starts
 _TARGET = re.compile(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}|\[[0-9a-fA-F:.]{2,45}\]:[0-9]{1,5}")
 
 _GPU = "nvidia.com/gpu"
@@ -72,7 +73,8 @@ class ClusterConfig(BaseModel):
         agent: run the node agent. Without it the cluster has no nodes.
         s3: run the S3 server.
         prometheus: run Prometheus with the alert rules of the chart.
-        scrape: where operators serve their metrics by HTTP, as host:port; `Cluster.scrape` changes it later.
+        scrape: where operators serve their metrics by HTTP, as host:port, besides the one that is a part of the
+            cluster; `Cluster.scrape` changes it later.
         pod_security: the level that namespaces enforce unless their labels say otherwise.
         ports: ports to use instead of free ones, by name (kube-apiserver, s3, kubelet, ...).
         extra_args: further arguments of a control-plane part, after the default ones, so that they win.
@@ -91,7 +93,7 @@ class ClusterConfig(BaseModel):
     agent: bool = True
     s3: bool = True
     prometheus: bool = False
-    scrape: tuple[str, ...] = DEFAULT_TARGETS
+    scrape: tuple[str, ...] = ()
     pod_security: Literal["privileged", "baseline", "restricted"] = "baseline"
     ports: dict[str, int] = Field(default_factory=dict)
     extra_args: dict[str, list[str]] = Field(default_factory=dict)

@@ -108,7 +108,7 @@ def test_options_reach_the_cluster(monkeypatch: pytest.MonkeyPatch, crashed: Pat
         seen.append(config)
         return Cluster.load(crashed)
 
-    monkeypatch.setattr(local, "up", fake_up)
+    monkeypatch.setattr(local, "ensure", fake_up)
     file = tmp_path / "nodes.yaml"
     file.write_text("- name: big-1")
     args = ["up", "--audit", "--node-grace", "1m30s", "--lease", "500ms", "--nodes", str(file), "--api-port", "6443"]
@@ -121,6 +121,21 @@ def test_options_reach_the_cluster(monkeypatch: pytest.MonkeyPatch, crashed: Pat
     assert [node.name for node in config.nodes] == ["big-1"]
     assert config.ports == {"kube-apiserver": 6443}
     assert (config.prometheus, config.scrape) == (True, ("127.0.0.1:7001",))
+
+
+# Breaks if `--without-holdfast` adds Holdfast all the same, or Prometheus misses an operator that a person starts.
+def test_without_holdfast_only_the_cluster_is_started(monkeypatch: pytest.MonkeyPatch, crashed: Path) -> None:
+    seen: list[ClusterConfig] = []
+
+    def fake_up(config: ClusterConfig, _report: object) -> Cluster:
+        seen.append(config)
+        return Cluster.load(crashed)
+
+    monkeypatch.setattr(local, "up", fake_up)
+    done = runner.invoke(app, ["local", "up", "--without-holdfast", "--with", "prometheus"])
+    assert done.exit_code == 0
+    assert "with Holdfast" not in done.output
+    assert seen[0].scrape == ("127.0.0.1:9443",)
 
 
 def test_addresses_to_scrape_need_a_prometheus() -> None:
