@@ -1,15 +1,10 @@
 """The demo's stage: a local cluster, the operator with its own rights, a namespace, a Secret and the job."""
 
-import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,20 +14,19 @@ from typing import Any
 
 import yaml
 
-from holdfast.api.rbac import NAME as OPERATOR_ACCOUNT
 from holdfast.api.scalars import format_time
-from holdfast_local.access import OPERATOR_NAMESPACE
+from holdfast_local import processes
 from holdfast_local.agent.config import NodeSpec
 from holdfast_local.cluster import Cluster, up
-from holdfast_local.config import ClusterConfig
+from holdfast_local.config import OPERATOR, ClusterConfig
 from holdfast_local.demo.errors import DemoError
+from holdfast_local.installed.ensure import install
 from holdfast_local.monitoring import DASHBOARDS
-from holdfast_local.ports import free
+from holdfast_local.processes import ProcessState
 from holdfast_local.progress_bar import Report
 from holdfast_local.state import S3Access
 
 NAMESPACE = "demo"
-READY_TIMEOUT = 60.0  # seconds
 LOG_LINES = 15
 # A demo takes minutes, not weeks: the operator reads and writes more often than by default.
 PATIENCE = {"silent_timeout": 3.0, "status_interval": 1.0, "leave_margin": 5.0}
@@ -44,19 +38,12 @@ class Stage:
 
     folder: Path
     cluster: Cluster
-    operator: subprocess.Popen[bytes]
-
-    @property
-    def operator_log(self) -> Path:
-        """Where the operator's log goes."""
-        return self.folder / "operator.log"
 
     def check_operator(self) -> None:
         """Raises DemoError, with the end of its log, if the operator has ended."""
-        code = self.operator.poll()
-        if code is not None:
-            lines = self.operator_log.read_text(encoding="utf-8", errors="replace").splitlines()
-            raise DemoError(f"the operator ended with exit code {code}:\n" + "\n".join(lines[-LOG_LINES:]))
+        operator = self.cluster.part(OPERATOR)
+        if processes.state(operator) is ProcessState.DEAD:
+            raise DemoError("the operator ended:\n" + "\n".join(processes.log_tail(operator, LOG_LINES)))
 
 
 @contextmanager
@@ -72,9 +59,8 @@ def stage(report: Report, nodes: tuple[NodeSpec, ...], *, keep: bool) -> Iterato
     cluster: Cluster | None = None
     try:
         cluster = up(ClusterConfig(root=folder / "cluster", nodes=nodes, prometheus=keep), report)
-        with report.step("Installing the API, and starting the operator under its own service account"):
-            cluster.install()
-            made = Stage(folder, cluster, start_operator(cluster, folder / "operator.log"))
+        install(cluster, report, [part for pair in PATIENCE.items() for part in ("--patience", "{}={}".format(*pair))])
+        made = Stage(folder, cluster)
         yield made
     finally:
         if keep and made:
@@ -83,66 +69,9 @@ def stage(report: Report, nodes: tuple[NodeSpec, ...], *, keep: bool) -> Iterato
             with undisturbed():
                 with suppress(OSError):  # the terminal may be gone
                     report.note("Removing everything ...")
-                if made:
-                    end(made.operator)
                 if cluster:
                     cluster.down()
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def start_operator(cluster: Cluster, log: Path) -> subprocess.Popen[bytes]:
-    """Start `holdfast-operator run` and wait until it leads. Raises DemoError if it does not."""
-    ports = free(("progress", "health", "metrics"))
-    kubeconfig = cluster.kubeconfig_for(OPERATOR_NAMESPACE, OPERATOR_ACCOUNT)
-    command = [
-        *(sys.executable, "-P", "-m", "holdfast.runtime", "run"),  # -P: no modules of the working directory
-        *("--kubeconfig", str(kubeconfig), "--namespace", OPERATOR_NAMESPACE),
-        *("--progress-bind", f"{cluster.address}:{ports['progress']}"),
-        *("--progress-url", f"https://{cluster.address}:{ports['progress']}"),
-        *("--health-bind", f"127.0.0.1:{ports['health']}"),
-        *("--metrics-bind", f"127.0.0.1:{ports['metrics']}"),
-        *(("--metrics-auth", "off") if cluster.config.prometheus else ()),
-        *(part for name, seconds in PATIENCE.items() for part in ("--patience", f"{name}={seconds}")),
-    ]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
-    try:
-        wait_until_ready(f"http://127.0.0.1:{ports['health']}/healthz", Stage(log.parent, cluster, process))
-    except BaseException:
-        end(process)
-        raise
-    if cluster.config.prometheus:
-        cluster.scrape(f"127.0.0.1:{ports['metrics']}")
-    return process
-
-
-def wait_until_ready(url: str, made: Stage) -> None:
-    """Wait until the operator leads and answers pods. Raises DemoError."""
-    deadline = time.monotonic() + READY_TIMEOUT
-    while time.monotonic() < deadline:
-        made.check_operator()
-        try:
-            with urllib.request.urlopen(url, timeout=2.0) as answer:  # noqa: S310 - our own address
-                health = json.load(answer)
-                if health["leading"] and health["serving"]:
-                    return
-        except (urllib.error.URLError, OSError):
-            pass
-        time.sleep(0.1)
-    raise DemoError(f"the operator was not ready within {READY_TIMEOUT:g} s; its log is {made.operator_log}")
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Send SIGTERM, and SIGKILL after 10 seconds."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 @contextmanager
@@ -161,13 +90,13 @@ def kept(made: Stage) -> str:
     """How to use a stage that was kept, and how to end it."""
     root = made.cluster.root
     return (
-        f"\nKept, with the operator as process {made.operator.pid}. To look around:\n"
+        f"\nKept, with the operator as process {made.cluster.part(OPERATOR).pid}. To look around:\n"
         f"  export KUBECONFIG={made.cluster.admin_kubeconfig} PATH={made.cluster.bin}:$PATH\n"
         f"  holdfast watch -n {NAMESPACE}\n"
         f"Prometheus answers at {made.cluster.prometheus} (its API, such as /api/v1/query?query=holdfast_job_step).\n"
         f"For Grafana, make it a data source and import the files of {DASHBOARDS}.\n"
         f"To end it:\n"
-        f"  kill {made.operator.pid}; holdfast local down --root {root}; rm -r {made.folder}"
+        f"  holdfast local down --root {root}; rm -r {made.folder}"
     )
 
 
