@@ -1,7 +1,6 @@
 """The Prometheus of a local cluster: its settings, the alert rules of the chart, and the addresses that it scrapes.
 
-The operator is not a part of a local cluster, and may start after it at any address: Prometheus reads the addresses
-from a file, again and again.
+An operator starts after it, at any address: Prometheus reads the addresses from a file, again and again.
 """
 
 import json
