@@ -49,6 +49,10 @@ COMMANDS: Final[dict[str, Place | Plugin]] = {
     ),
     "move": Place("holdfast_cli.jobs.request:move", "Make a job save, leave its node, and continue on another one."),
     "nodes": Place("holdfast_cli.nodes:nodes", "Show nodes that new pods avoid, and why; forgive one."),
+    "open": Place(
+        "holdfast_cli.forward.command:open_port",
+        "Open a port of the pod in which a job runs, such as TensorBoard, on this machine.",
+    ),
     "package": Place(
         "holdfast_cli.packages.command:package",
         "Make a tested package of a job's model, in a job of its own.",

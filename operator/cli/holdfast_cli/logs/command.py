@@ -14,10 +14,11 @@ from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.cluster.options import Job, Kubeconfig, Namespace
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.jobs import members
+from holdfast_cli.jobs.live_job import LiveJob
 from holdfast_cli.logs import chosen
 from holdfast_cli.logs.chosen import ALL, Wanted
 from holdfast_cli.logs.entries import merged
-from holdfast_cli.logs.following import Follower, View
+from holdfast_cli.logs.following import Follower
 from holdfast_cli.logs.reading import Rank, ends
 from holdfast_cli.logs.screen import Screen, waiting_words
 from holdfast_cli.terminal.interruptible import interruptible
@@ -75,7 +76,7 @@ def logs(
                 ):
                     screen.say(waiting_words(found))
                 return ExitCode.OK
-            view = View(client, found)
+            view = LiveJob(client, found)
             async with view.running():
                 screen.job = view.job
                 opened = [Rank(client, one, wanted, screen) for one in wanted.ranks]

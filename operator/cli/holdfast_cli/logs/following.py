@@ -3,20 +3,13 @@
 import asyncio
 import heapq
 import re
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-from holdfast.api.names import LABEL_JOB_UID
-from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase
-from holdfast.core.observe.pods import PodView
-from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
-from holdfast_cli.cluster import job_api
-from holdfast_cli.cluster.live_list import LiveList
 from holdfast_cli.errors import CliError, ExitCode
-from holdfast_cli.jobs.members import parse_pods
+from holdfast_cli.jobs.live_job import LiveJob
 from holdfast_cli.logs.chosen import Wanted, pods_of
 from holdfast_cli.logs.entries import Entry
 from holdfast_cli.logs.pod_log import PodLog
@@ -31,62 +24,10 @@ MOST_HELD: Final = 4096  # lines that wait; more of them are written at once
 _GONE: Final = 404
 
 
-class View:
-    """The job and its pods, kept current by two watches."""
-
-    def __init__(self, client: Client, job: TrainingJob) -> None:
-        meta = job.metadata
-        named = {"fieldSelector": f"metadata.name={meta.name}"}
-        pods, owned = f"/api/v1/namespaces/{meta.namespace}/pods", {"labelSelector": f"{LABEL_JOB_UID}={meta.uid}"}
-        self._jobs = LiveList(client, job_api.jobs_path(meta.namespace), named, self._changed)
-        self._pods = LiveList(client, pods, owned, self._changed)
-        self._pulse = asyncio.Event()
-        self._uid = meta.uid
-        self.job = job
-        self.deleted = False
-        self.pods: list[PodView] = []
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Keep it current inside the block. Raises ApiError if it cannot be read at first."""
-        async with AsyncExitStack() as stack:
-            for one in (self._jobs, self._pods):
-                await stack.enter_async_context(one.running())
-            self._changed()
-            yield
-
-    async def change(self, seconds: float | None = None) -> None:
-        """Wait for a change, so many seconds at most. Raises ApiError if the watches have ended."""
-        for one in (self._jobs, self._pods):
-            one.check()
-            if one.trouble is not None and not one.trouble.transient:
-                raise one.trouble
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._pulse.wait(), seconds)
-
-    @property
-    def is_over(self) -> bool:
-        """True if no more pods are to come."""
-        return self.deleted or self.job.status.is_over
-
-    def pod(self, log: PodLog) -> PodView | None:
-        """The pod of a log as it is now; None if it is gone."""
-        return next((pod for pod in self.pods if pod.uid == log.pod.uid), None)
-
-    def _changed(self) -> None:
-        found: list[dict[str, Any]] = [raw for raw in self._jobs.objects if raw["metadata"]["uid"] == self._uid]
-        self.deleted = self._jobs.asked.is_set() and not found
-        if found and not self.deleted:
-            self.job = TrainingJob.parse(found[0])
-        self.pods = parse_pods(self._pods.objects).views
-        self._pulse.set()
-        self._pulse = asyncio.Event()
-
-
 class Follower:
     """Follows some ranks of a job. `opened` says how far their logs were read."""
 
-    def __init__(self, view: View, opened: Sequence[Rank], wanted: Wanted, screen: Screen) -> None:
+    def __init__(self, view: LiveJob, opened: Sequence[Rank], wanted: Wanted, screen: Screen) -> None:
         self._view = view
         self._ranks = opened
         self._wanted = wanted
@@ -139,7 +80,7 @@ class Follower:
                 clean, error = await self._read(rank, log, last=False)
                 if rank.beyond:
                     return
-                pod = self._view.pod(log)
+                pod = self._view.pod(log.pod.uid)
                 if pod is None or pod.ended:
                     done, error = await self._read(rank, log, last=True)
                     tries += 1

@@ -8,7 +8,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self
@@ -299,6 +299,30 @@ class Client:
         async with aclosing(self._chunks(path, params, limit)) as chunks:
             async for chunk in chunks:
                 yield chunk
+
+    @asynccontextmanager
+    async def websocket(
+        self, path: str, params: Mapping[str, str | int], protocol: str
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """An open WebSocket, closed at the end of the block. Raises ApiError if it cannot be opened."""
+        url = f"{self._configuration.host}{path}?{urlencode(params)}"
+        if self._rest.pool_manager is None:
+            self._rest.pool_manager = self._rest._create_pool_manager()
+        try:
+            socket = await self._rest.pool_manager.ws_connect(
+                url,
+                protocols=(protocol,),
+                headers=await self._headers("application/json"),
+                proxy=self._configuration.proxy,
+                max_msg_size=0,
+                autoclose=True,
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise ApiError(error.status, "Refused", f"GET {path}: {error.message}") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ApiError(0, "Unreachable", f"GET {path}: {type(error).__name__} {error}".rstrip()) from error
+        async with socket:
+            yield socket
 
     async def _chunks(
         self, path: str, params: Mapping[str, str | int], limit: aiohttp.ClientTimeout

@@ -77,6 +77,11 @@ class PodWorker:
         return self.pod["metadata"]["namespace"], self.pod["metadata"]["name"]
 
     @property
+    def address(self) -> str:
+        """Its address; "" while it has none."""
+        return self._facts.pod_ip
+
+    @property
     def active(self) -> bool:
         """Whether it counts against what the node has."""
         return self._admitted and not self.ended

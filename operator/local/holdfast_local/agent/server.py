@@ -1,4 +1,7 @@
-"""The kubelet port: container logs for the API server, which must show a certificate of the cluster's CA."""
+"""The kubelet port: container logs, and ports of pods, for the API server.
+
+It must show a certificate of the cluster's CA.
+"""
 
 import asyncio
 import socket
@@ -9,6 +12,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from holdfast_local.agent import ports
 from holdfast_local.agent.config import AgentConfig
 from holdfast_local.agent.container import logs
 from holdfast_local.agent.container.container import Container
@@ -20,7 +24,7 @@ Find = Callable[[str, str], PodWorker | None]
 
 
 class LogServer:
-    """HTTPS on the address of each node: GET /containerLogs/{namespace}/{pod}/{container}, as a kubelet serves it."""
+    """HTTPS on the address of each node: /containerLogs/... and /portForward/..., as a kubelet serves them."""
 
     def __init__(self, config: AgentConfig, find: Find) -> None:
         self._config = config
@@ -28,6 +32,8 @@ class LogServer:
         app = web.Application()
         app.router.add_get("/healthz", _healthz)
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
+        app.router.add_get("/portForward/{namespace}/{pod}", self._forward)
+        app.router.add_get("/portForward/{namespace}/{pod}/{uid}", self._forward)
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.5)
 
     async def start(self, isolated: Iterable[Network]) -> int:
@@ -73,6 +79,12 @@ class LogServer:
         await _stream(answer, path, live, options)
         await answer.write_eof()
         return answer
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        worker = self._find(request.match_info["namespace"], request.match_info["pod"])
+        if worker is None:
+            raise web.HTTPNotFound(text="the pod does not exist on a node that answers")
+        return await ports.forward(request, tuple(filter(None, (worker.address, "127.0.0.1"))))
 
 
 class _Options:
