@@ -4,6 +4,7 @@ The archive is a tar with PAX headers in gzip. Its bytes are the same for the sa
 counts is the hash of what is in it.
 """
 
+import contextlib
 import gzip
 import hashlib
 import os
@@ -20,8 +21,7 @@ from holdfast_train.errors import CodeInvalidError
 BLOCK: Final = 1 << 20
 LEVEL: Final = 6  # of gzip
 HEADERS: Final = 64 << 10  # bytes of all headers of one member, and of what is read ahead
-_FOLDER: Final = 0o555
-_TOP: Final = 0o1777  # as /tmp: the program may write beside its files, as any user
+_FOLDER: Final = 0o1777  # as /tmp: the program may write beside its files, as any user
 _MODES: Final = {"file": 0o444, "executable": 0o555}
 
 
@@ -87,9 +87,10 @@ class _Reader:
 def unpack(source: BinaryIO, folder: Path, wanted: str, *, is_writable: bool = False) -> None:
     """Fill `folder`, which exists, with the archive whose tree has the hash `wanted`. What was there is removed.
 
-    Its files cannot be changed afterwards, unless `is_writable`: without it, a program may write beside them. Nothing
-    of the archive is believed: neither its sizes nor its names. CodeInvalidError, CodeTooLargeError, OSError: the
-    folder has nothing of it then.
+    Its files cannot be changed afterwards, unless `is_writable`; any user may write beside them, in each folder.
+    `folder` may be owned by another user, as an emptyDir is: then it keeps its mode. Nothing of the archive is
+    believed: neither its sizes nor its names. CodeInvalidError, CodeTooLargeError, OSError: the folder has nothing of
+    it then.
     """
     try:
         _clear(folder)
@@ -199,14 +200,15 @@ def _seal(folder: Path, entries: Sequence[Entry]) -> None:
             (folder / entry.path).chmod(_MODES[entry.kind])
     for place in above - {folder}:
         place.chmod(_FOLDER)
-    folder.chmod(_TOP)
+    with contextlib.suppress(PermissionError):  # kubelet makes an emptyDir as root, with mode 0777
+        folder.chmod(_FOLDER)
 
 
 def _clear(folder: Path) -> None:
     """Remove all that is in the folder, which may be a mount point."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
-            for place, _, _ in os.walk(path):  # folders of an earlier try cannot be written
+            for place, _, _ in os.walk(path):  # an earlier try may have left folders of any mode
                 Path(place).chmod(0o700)
             shutil.rmtree(path)
         else:

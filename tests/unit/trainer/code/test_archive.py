@@ -1,5 +1,6 @@
 """A folder is packed and unpacked: what comes out is what went in, or nothing."""
 
+import errno
 import gzip
 import hashlib
 import io
@@ -102,7 +103,25 @@ def test_what_is_unpacked_cannot_be_changed(tmp_path: Path) -> None:
     assert (back / "c.py").read_bytes() == b"1"
     assert (back / "c.py").readlink() == Path("a/b/c.py")
     modes = {path: stat.S_IMODE((back / path).stat().st_mode) for path in ("", "a", "a/b", "a/b/c.py")}
-    assert modes == {"": 0o1777, "a": 0o555, "a/b": 0o555, "a/b/c.py": 0o444}
+    assert modes == {"": 0o1777, "a": 0o1777, "a/b": 0o1777, "a/b/c.py": 0o444}
+
+
+# Breaks if no pod of a real cluster starts: there, root owns an emptyDir, and the init container is another user.
+def test_a_folder_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "root").mkdir()
+    entries = written(tmp_path / "root", {"a/b.py": (b"1", False)})
+    back = tmp_path / "back"
+    back.mkdir()
+    chmod = Path.chmod
+
+    def of_owner(path: Path, mode: int) -> None:
+        if path == back:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+        chmod(path, mode)
+
+    monkeypatch.setattr(Path, "chmod", of_owner)
+    unpack(packed(tmp_path / "root", entries), back, tree_hash(entries))
+    assert there(back) == {"a/b.py": b"1"}
 
 
 # Breaks if a second try in the same pod is hindered by the first one, or leaves something of it.
