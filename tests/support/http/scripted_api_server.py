@@ -83,7 +83,7 @@ def fake_api() -> Iterator[FakeApi]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_PATCH = do_POST = do_DELETE = _serve  # noqa: N815 - the names that http.server asks for
+        do_GET = do_PATCH = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 - the names that http.server asks for
 
         def log_message(self, *_: Any) -> None:
             return

@@ -28,7 +28,7 @@ from holdfast_cli.run import options
 from holdfast_cli.run.local_cluster import bring_up
 from holdfast_cli.run.plan import Planned, plan
 from holdfast_cli.run.sources import of_folder, of_person
-from holdfast_cli.run.submit import Again, begin_anew, create, go_on
+from holdfast_cli.run.submit import Again, begin_anew, check_goes_on, create, go_on
 from holdfast_cli.run.wanted import Wanted, layered
 from holdfast_cli.storage.address import PATIENCE, Found, Where, explained, storage_of
 from holdfast_cli.terminal.console import error_console
@@ -118,13 +118,13 @@ def run(
         kubeconfig = bring_up(lambda text: err.print(Text(text), soft_wrap=True))
     target = Target(kubeconfig, namespace)
     planned = asyncio.run(_plan(target, said, command))
-    if planned.old is not None and not (dry_run or only_send):
+    if planned.old is not None and (again or not (dry_run or only_send)):
         planned = replace(planned, again=again or _asked(planned.name))
     with interruptible():
         selection = select(root, planned.wanted.exclude)
         say_selection(selection, err)
         raw = planned.manifest(selection.sha256, datetime.now(UTC))
-        asyncio.run(_check(target, raw, err, planned.old))
+        asyncio.run(_check(target, raw, err, planned))
         if not dry_run:
             _send(target, raw, selection, err)
         if not dry_run and not only_send:
@@ -156,8 +156,9 @@ def _asked(name: str) -> Again:
     return Again.NEW
 
 
-async def _check(target: Target, raw: dict[str, Any], err: Console, old: TrainingJob | None) -> None:
+async def _check(target: Target, raw: dict[str, Any], err: Console, planned: Planned) -> None:
     """Say what speaks against the job, and which tiers it has. CliError if the cluster would refuse it."""
+    old = planned.old
     report = Report(f"trainingjob/{raw['metadata']['name']}")
     report.problems(review(raw))
     if not report.refused and old is None:
@@ -174,6 +175,8 @@ async def _check(target: Target, raw: dict[str, Any], err: Console, old: Trainin
         show([Report(report.name, findings=bad)], err)
     if report.refused:
         raise CliError("the job would be refused; nothing was sent")
+    if old is not None and planned.again is Again.CONTINUE:
+        check_goes_on(old, raw)
 
 
 def _send(target: Target, raw: dict[str, Any], selection: Selection, err: Console) -> None:
@@ -220,7 +223,8 @@ def _follow(planned: Planned, namespace: str | None, kubeconfig: Path | None, er
 def _say_end(planned: Planned, err: Console, *, is_sent: bool, is_made: bool) -> None:
     name = f"{planned.name} -n {planned.namespace}"
     if is_made:
-        err.print(Text(f"{name} was created\n  holdfast watch {name}\n  holdfast logs -f {name}"), soft_wrap=True)
+        done = "goes on with this program" if planned.again is Again.CONTINUE else "was created"
+        err.print(Text(f"{name} {done}\n  holdfast watch {name}\n  holdfast logs -f {name}"), soft_wrap=True)
     elif is_sent:
         err.print(Text("the folder was sent, and no job was created"))
     else:

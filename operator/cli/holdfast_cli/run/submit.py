@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase
@@ -11,10 +11,12 @@ from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
 from holdfast_cli.cluster import job_api
 from holdfast_cli.errors import CliError, ExitCode
+from holdfast_cli.jobs.cancel import storage_words
 
 LOOK_EVERY: Final = 0.5  # seconds
 SUSPENDED_WITHIN: Final = 600.0  # seconds; a job that runs saves first
 GONE_WITHIN: Final = 300.0
+TRIES: Final = 5  # to write a spec that nobody else writes
 STRICT: Final = {"fieldValidation": "Strict", "fieldManager": "holdfast-run"}
 
 
@@ -46,30 +48,56 @@ async def create(client: Client, manifest: Mapping[str, Any]) -> None:
         raise _older(error) from error
 
 
+def check_goes_on(old: TrainingJob, manifest: Mapping[str, Any]) -> None:
+    """CliError if the training of `old` cannot go on in the job of `manifest`."""
+    name, storage = old.metadata.name, old.spec.checkpoint.storage
+    if old.status.phase == Phase.COMPLETED:
+        raise CliError(
+            f"{name} has completed, so no training is left to go on with",
+            hint="holdfast run --again new, or another --name",
+        )
+    now = storage_words(TrainingJob.parse(dict(manifest)).spec.checkpoint.storage)
+    if now != (before := storage_words(storage)):
+        raise CliError(
+            f"{name} has its checkpoints in {before}, and this run would look for them in {now}",
+            code=ExitCode.USAGE,
+            hint="give the --storage below which they are, or another --name",
+        )
+
+
 async def go_on(client: Client, old: TrainingJob, manifest: Mapping[str, Any]) -> None:
     """Run the program of `manifest` in the training of `old`. Raises ApiError, CliError.
 
     A job that is not over is suspended, which saves, gets the new spec, and resumes: it keeps its history and its
-    costs. One that is over is deleted, and a new one takes its checkpoints over.
+    costs. One that has failed is deleted, and a new one takes its checkpoints over.
     """
-    meta = old.metadata
-    if old.status.phase == Phase.COMPLETED:
-        raise CliError(
-            f"{meta.name} has completed, so no training is left to go on with",
-            hint="holdfast run --again new, or another --name",
-        )
-    if old.status.phase == Phase.FAILED:
+    meta, found = old.metadata, cast("TrainingJob | None", old)
+    if old.status.phase != Phase.FAILED:
+        asked = await job_api.set_suspend(client, meta.namespace, meta.name, suspended=True)
+        generation = asked.metadata.generation
+        found = await _until(client, old, lambda job: _is_at_rest(job, meta.uid, generation), SUSPENDED_WITHIN)
+    if found is None or found.metadata.uid != meta.uid:
+        raise CliError(f"{meta.name} was deleted meanwhile", code=ExitCode.NOT_FOUND, hint="run the command again")
+    check_goes_on(found, manifest)
+    if found.status.phase == Phase.FAILED:
         await begin_anew(client, old, manifest)
-        return
-    await job_api.set_suspend(client, meta.namespace, meta.name, suspended=True)
-    await _until(client, old, _is_at_rest, SUSPENDED_WITHIN, "to be suspended")
-    path = job_api.job_path(meta.namespace, meta.name)
-    now = await client.request("GET", path)
-    body = {**now, "spec": {**manifest["spec"], "suspend": False}}
-    try:
-        await client.request("PUT", path, body=body, params=STRICT)
-    except ApiError as error:
-        raise _older(error) from error
+    else:
+        await _replace_spec(client, old, {**manifest["spec"], "suspend": False})
+
+
+async def _replace_spec(client: Client, old: TrainingJob, spec: Mapping[str, Any]) -> None:
+    """Give the job another spec. The operator may write its status between reading and writing: then once more."""
+    path = job_api.job_path(old.metadata.namespace, old.metadata.name)
+    for left in reversed(range(TRIES)):
+        now = await client.request("GET", path)
+        body = {**now, "spec": spec, "metadata": {**now["metadata"], "uid": old.metadata.uid}}
+        try:
+            await client.request("PUT", path, body=body, params=STRICT)
+        except ApiError as error:
+            if not (error.conflict and left):
+                raise _older(error) from error
+        else:
+            return
 
 
 async def begin_anew(client: Client, old: TrainingJob, manifest: Mapping[str, Any]) -> None:
@@ -77,28 +105,32 @@ async def begin_anew(client: Client, old: TrainingJob, manifest: Mapping[str, An
     meta = old.metadata
     body = {"propagationPolicy": "Foreground", "preconditions": {"uid": meta.uid}}
     await client.request("DELETE", job_api.job_path(meta.namespace, meta.name), body=body)
-    await _until(client, old, lambda job: job is None or job.metadata.uid != meta.uid, GONE_WITHIN, "to be deleted")
+    await _until(client, old, lambda job: job is None or job.metadata.uid != meta.uid, GONE_WITHIN)
     await create(client, manifest)
 
 
-def _is_at_rest(job: TrainingJob | None) -> bool:
-    return job is None or job.status.phase in (Phase.SUSPENDED, Phase.COMPLETED, Phase.FAILED)
+def _is_at_rest(job: TrainingJob | None, uid: str, generation: int) -> bool:
+    """True if the job of this UID has no attempt any more, or is gone. `generation`: with which it was suspended."""
+    if job is None or job.metadata.uid != uid or job.status.is_over:
+        return True
+    return job.status.phase == Phase.SUSPENDED and job.status.observed_generation >= generation
 
 
 async def _until(
-    client: Client, job: TrainingJob, met: Callable[[TrainingJob | None], bool], seconds: float, what: str
-) -> None:
-    """Look at the job until `met`. CliError after this time."""
+    client: Client, job: TrainingJob, met: Callable[[TrainingJob | None], bool], seconds: float
+) -> TrainingJob | None:
+    """Look at the job until `met`, and return it. CliError after this time."""
     meta = job.metadata
     try:
         async with asyncio.timeout(seconds):
             while True:
-                if met(await existing(client, meta.namespace, meta.name)):
-                    return
+                found = await existing(client, meta.namespace, meta.name)
+                if met(found):
+                    return found
                 await asyncio.sleep(LOOK_EVERY)
     except TimeoutError as error:
         raise CliError(
-            f"waited {seconds:g} s for {meta.name} {what}",
+            f"{meta.name} still runs, or has pods, after {seconds:g} s",
             code=ExitCode.NO_ANSWER,
             hint=f"holdfast describe {meta.name} -n {meta.namespace}",
         ) from error
