@@ -37,16 +37,30 @@ def send(storage: Storage, root: Path, entries: Sequence[Entry], done: Callable[
     return packed.tell()
 
 
+def copy(source: Storage, target: Storage, sha256: str) -> None:
+    """Copy the archive of a folder with this hash, if `target` has it not. CodeMissingError, StorageErrors."""
+    key = key_of(sha256)
+    if target.size(key) is None:
+        try:
+            target.write(key, memoryview(source.get(key)))
+        except KeyMissingError as error:
+            raise _missing(source, key) from error
+
+
 def fetch(storage: Storage, sha256: str, folder: Path, *, is_writable: bool = False) -> None:
     """Put the folder with this hash into `folder`; see `unpack`. CodeMissingError if the storage has it not."""
     key = key_of(sha256)
     size = storage.size(key)
     if size is None:
-        raise CodeMissingError(
-            f"{storage.uri} has no {key}; `holdfast run` uploads it: send it to the storage that the job names"
-        )
+        raise _missing(storage, key)
     with io.BufferedReader(_Object(storage, key, size), BLOCK) as opened:
         unpack(opened, folder, sha256, is_writable=is_writable)
+
+
+def _missing(storage: Storage, key: str) -> CodeMissingError:
+    return CodeMissingError(
+        f"{storage.uri} has no {key}; `holdfast run --only-send` uploads it: send it to the storage that the job names"
+    )
 
 
 class _Object(io.RawIOBase):

@@ -29,6 +29,7 @@ from holdfast_cli.probe.measure import (
 from holdfast_cli.storage.history import history_of
 from holdfast_cli.terminal import formats
 from holdfast_cli.trial_jobs.cleaning import Cleaner
+from holdfast_cli.trial_jobs.code import copy_code
 from holdfast_protocol.figures import UNKNOWN, Figures
 
 TICK: Final = 0.5  # seconds between two looks at the clock
@@ -78,7 +79,9 @@ class Running:
         return result
 
     async def _create(self, probe: Probe) -> dict[str, Any]:
-        path = job_api.jobs_path(self._cleaner.namespace)
+        cleaner = self._cleaner
+        await copy_code(self._client, cleaner.namespace, cleaner.raw, probe.manifest, cleaner.endpoint)
+        path = job_api.jobs_path(cleaner.namespace)
         try:
             return await self._client.request("POST", path, body=probe.manifest)
         except ApiError as error:

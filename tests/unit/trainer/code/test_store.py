@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.unit.trainer.code.test_archive import there, written
 
-from holdfast_train.code.store import fetch, key_of, send
+from holdfast_train.code.store import copy, fetch, key_of, send
 from holdfast_train.code.tree import tree_hash
 from holdfast_train.errors import CodeInvalidError, CodeMissingError, StorageUnreachableError
 from holdfast_train.storage.folder import FolderStorage
@@ -61,3 +61,18 @@ def test_an_archive_of_another_folder(root: Path, tmp_path: Path) -> None:
     with pytest.raises(CodeInvalidError, match="is wanted"):
         fetch(storage, wanted, tmp_path / "back")
     assert not any((tmp_path / "back").iterdir())
+
+
+# Breaks if a rehearsal has another program than its job, or hides that the job has none.
+def test_a_copy_for_another_job(root: Path, tmp_path: Path) -> None:
+    source, target = FolderStorage(str(tmp_path / "store")), FolderStorage(str(tmp_path / "store/probes/one"))
+    entries = written(root, {"train.py": (b"print(1)", False)})
+    sha256 = tree_hash(entries)
+    with pytest.raises(CodeMissingError, match="has no code/"):
+        copy(source, target, sha256)
+    send(source, root, entries)
+    copy(source, target, sha256)
+    copy(source, target, sha256)
+    (tmp_path / "back").mkdir()
+    fetch(target, sha256, tmp_path / "back", is_writable=True)
+    assert there(tmp_path / "back") == there(root)

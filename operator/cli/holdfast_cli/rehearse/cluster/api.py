@@ -20,6 +20,7 @@ from holdfast_cli.jobs.asked import ask_move
 from holdfast_cli.rehearse.cluster.manifests import REHEARSALS
 from holdfast_cli.storage.address import Where, storage_of
 from holdfast_cli.trial_jobs.cleaning import Cleaner
+from holdfast_cli.trial_jobs.code import copy_code
 from holdfast_cli.trial_jobs.target import Grid, grid_of
 from holdfast_train.storage.retrying import RetryingStorage
 
@@ -51,8 +52,9 @@ class ClusterApi:
         return self._call(storage_of(self._client, job, where)).open()
 
     def create(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """Create the job. CliError if another one has its name."""
+        """Create the job. CliError if another one has its name, or its program cannot be copied."""
         name = manifest["metadata"]["name"]
+        self._call(copy_code(self._client, self._namespace, self._raw, manifest, self._endpoint))
         try:
             path = job_api.jobs_path(self._namespace)
             return self._call(self._client.request("POST", path, body=dict(manifest)), explains=False)
