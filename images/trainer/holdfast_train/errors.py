@@ -11,6 +11,7 @@ HoldfastTrainError
 +-- CodeError
 |   +-- CodeMissingError
 |   +-- CodeInvalidError
+|   +-- CodeNotWrittenError
 |   +-- CodeTooLargeError
 +-- DataError
 |   +-- DataChangedError
@@ -157,6 +158,14 @@ class CodeMissingError(CodeError):
 
 class CodeInvalidError(CodeError):
     """The folder has what is not allowed, or is not what its hash says."""
+
+
+class CodeNotWrittenError(CodeError):
+    """The node has no room for the folder, or cannot write it. Another node may."""
+
+    reason = "CodeNotWritten"
+    outcome = "failed"
+    exit_code = 1
 
 
 class CodeTooLargeError(CodeError):

@@ -19,6 +19,7 @@ from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.environment import Environment, Identity, read_settings
 from holdfast_train.errors import (
     CheckpointVersionError,
+    CodeNotWrittenError,
     EnvironmentVariableError,
     HoldfastTrainError,
     StorageError,
@@ -127,7 +128,10 @@ def put_code(storage: RetryingStorage, sha256: str, patience: float) -> None:
         with storage.within(patience):
             fetch(storage, sha256, Path(place))
     except OSError as error:
-        raise EnvironmentVariableError(f"{variables.CODE_DIR}: {place} cannot be written: {error.strerror}") from error
+        raise CodeNotWrittenError(
+            f"{place} cannot be written: {error.strerror or error}; the program's folder "
+            f"needs as much free space as its files have, at most 256 MiB"
+        ) from error
     say(f"the program's folder {sha256[:12]} is in {place} ({time.monotonic() - began:.1f} s)")
 
 

@@ -11,6 +11,8 @@ import pytest
 from tests.support.trainer.pod_settings import pod_variables
 from tests.support.trainer.stores import MemoryStorage, identity, variables
 
+from holdfast_train.code.store import send
+from holdfast_train.code.tree import Entry, content_hash, tree_hash
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.errors import (
     EnvironmentVariableError,
@@ -21,6 +23,7 @@ from holdfast_train.errors import (
 )
 from holdfast_train.pod import init_container
 from holdfast_train.pod.launcher_file import launcher_file
+from holdfast_train.storage.folder import FolderStorage
 
 
 def test_good_store_is_left_clean() -> None:
@@ -106,3 +109,25 @@ def test_main_says_what_is_wrong(tmp_path: Path, uri: str, code: int, outcome: s
         HOLDFAST_CHECKPOINT_SECRET_ACCESS_KEY="b",
     )
     assert (found, verdict["outcome"], verdict["reason"], verdict["exitCode"]) == (code, outcome, reason, code)
+
+
+# Breaks if a node with a full disk ends the job at once: another node may have room.
+def test_a_node_that_cannot_take_the_program(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "train.py").write_text("1")
+    entry = Entry("train.py", "file", 1, content_hash(b"1"))
+    send(FolderStorage(str(tmp_path / "prefix")), root, [entry])
+    more = {"checkpoint_uri": f"file://{tmp_path}/prefix", "code": tree_hash([entry])}
+    found, verdict = run(tmp_path, **more, HOLDFAST_CODE_DIR=str(tmp_path / "missing"))
+    assert (found, verdict["outcome"], verdict["reason"]) == (1, "failed", "CodeNotWritten")
+    (tmp_path / "missing").mkdir()
+    (tmp_path / "termination-log").unlink()
+    assert run(tmp_path, **more, HOLDFAST_CODE_DIR=str(tmp_path / "missing")) == (0, {})
+    assert (tmp_path / "missing" / "train.py").read_text() == "1"
+
+
+def test_a_program_that_was_not_sent(tmp_path: Path) -> None:
+    more = {"checkpoint_uri": f"file://{tmp_path}/prefix", "code": "0" * 64}
+    found, verdict = run(tmp_path, **more, HOLDFAST_CODE_DIR=str(tmp_path))
+    assert (found, verdict["outcome"], verdict["reason"]) == (78, "misconfigured", "CodeMissing")
