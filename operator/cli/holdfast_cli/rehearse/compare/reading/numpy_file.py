@@ -32,7 +32,7 @@ def array_in(source: Source) -> Tensor:
         if not isinstance(descr, str) or not all(type(n) is int and 0 <= n < 1 << 60 for n in shape):
             raise UnreadableError("its type is a record, or its shape is damaged")
         code = descr.lstrip("<>|=")
-        size = _width(code)
+        size = element_width(code)
         data = part_of(source, start + length, size * math.prod(shape))
         strides = tuple(reversed(rows(tuple(reversed(shape))))) if header["fortran_order"] and len(shape) > 1 else None
     except (SyntaxError, ValueError, LookupError, TypeError, RecursionError, MemoryError) as error:
@@ -42,8 +42,8 @@ def array_in(source: Source) -> Tensor:
     return Tensor(elements.of_numpy(code), shape, data, descr.startswith(">"), strides)
 
 
-def _width(code: str) -> int:
-    """Bytes of an element. UnreadableError of objects."""
+def element_width(code: str) -> int:
+    """Bytes of an element of a type such as `f4`. UnreadableError of objects."""
     number = code[1:].partition("[")[0]
     if code[:1] not in "bifcuSUVmM?" or not (number.isdecimal() and len(number) < 10):
         raise UnreadableError(f"arrays of the type {code[:20]} are not read")

@@ -219,12 +219,17 @@ _ACTIONS: Final[dict[str, Callable[[_Machine, Any], Any]]] = {
 }  # fmt: skip
 
 
-def load(file: BinaryIO, seen: list[Persistent] | None = None, operations: Iterator[int] | None = None) -> Any:
+def load(
+    file: BinaryIO,
+    seen: list[Persistent] | None = None,
+    operations: Iterator[int] | None = None,
+    built: Callable[[Any], Any] | None = None,
+) -> Any:
     """The tree of the pickle that begins where `file` is; after it, `file` is behind the pickle.
 
     `seen` gets the references to something beside the pickle. `operations` counts those of all pickles of a file.
-    UnreadableError if it is not a pickle, or has too many
-    operations.
+    `built` may replace an object that has got its state, and read from `file` what lies there between two operations.
+    UnreadableError if it is not a pickle, or has too many operations.
     """
     machine = _Machine()
     try:
@@ -234,6 +239,8 @@ def load(file: BinaryIO, seen: list[Persistent] | None = None, operations: Itera
             if number > MOST_OPERATIONS:
                 raise UnreadableError(f"the pickle has more than {MOST_OPERATIONS:,} operations")
             machine.run(operation.name, argument)
+            if built is not None and operation.name == "BUILD":
+                machine.stack[-1] = built(machine.stack[-1])
             if seen is not None and operation.name == "BINPERSID":
                 seen.append(machine.stack[-1])
     except BROKEN as error:

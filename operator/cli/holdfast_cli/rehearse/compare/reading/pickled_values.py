@@ -223,7 +223,7 @@ def _shape(value: object) -> tuple[int, ...]:
 def _array(node: Call, arguments: tuple[object, ...]) -> object:
     function = node.name.rpartition(".")[2]
     if function == "dtype":
-        code, order = _numpy_type(node)
+        code, order = numpy_type(node)
         return f"numpy.dtype {order}{code}"
     if function == "scalar":
         found = _of_numpy(arguments[0], (), arguments[1])
@@ -247,7 +247,7 @@ def _of_numpy(dtype: object, shape: tuple[int, ...], data: object, *, is_fortran
         data = data.encode("latin-1")
     if not isinstance(data, bytes | bytearray):
         raise TypeError("an array without bytes")
-    code, order = _numpy_type(dtype)
+    code, order = numpy_type(dtype)
     name = elements.of_numpy(code)
     size = elements.width(name)
     if size is not None and len(data) != size * math.prod(shape):
@@ -256,7 +256,7 @@ def _of_numpy(dtype: object, shape: tuple[int, ...], data: object, *, is_fortran
     return Tensor(name, shape, Memory(bytes(data)), order == ">", strides)
 
 
-def _numpy_type(node: object) -> tuple[str, str]:
+def numpy_type(node: object) -> tuple[str, str]:
     """Code and byte order of a `numpy.dtype`."""
     if not isinstance(node, Call) or node.name != "numpy.dtype" or not isinstance(node.arguments, tuple):
         raise TypeError("not a type of NumPy")
@@ -265,6 +265,12 @@ def _numpy_type(node: object) -> tuple[str, str]:
         raise TypeError("not a type of NumPy")
     order = state[1] if isinstance(state, tuple) and len(state) > 1 else "|"
     is_record = isinstance(state, tuple) and len(state) > 4 and state[4] is not None
-    if code.lstrip("<>|=").startswith("O") or is_record:
+    if is_of_objects(node) or is_record:
         raise TypeError("an array of objects or of records")
     return code.lstrip("<>|="), order if isinstance(order, str) else "|"
+
+
+def is_of_objects(node: object) -> bool:
+    """True of the `numpy.dtype` of an array of objects."""
+    code = node.arguments[0] if isinstance(node, Call) and isinstance(node.arguments, tuple) and node.arguments else ""
+    return isinstance(code, str) and code.lstrip("<>|=").startswith("O")

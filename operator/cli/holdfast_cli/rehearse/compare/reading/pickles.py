@@ -1,10 +1,11 @@
-"""Plain pickles, and files of torch.save from before ZIP archives: pickles one after another, then storages."""
+"""Plain pickles and those of joblib, and files of torch.save from before ZIP archives: pickles, then storages."""
 
 import io
 from itertools import count
 from typing import Final
 
 from holdfast_cli.rehearse.compare.reading import elements
+from holdfast_cli.rehearse.compare.reading.joblib_arrays import with_arrays
 from holdfast_cli.rehearse.compare.reading.pickle_machine import BROKEN, Call, Global, Persistent, load
 from holdfast_cli.rehearse.compare.reading.pickled_values import Storage, encoded, understand
 from holdfast_cli.rehearse.compare.reading.source import Memory, Source, part_of
@@ -30,7 +31,7 @@ def read_pickle(source: Source) -> Contents:
     while file.tell() < source.size and len(trees) < MOST_PICKLES:
         if trees and source.read(file.tell(), 1) != b"\x80":
             break
-        trees.append(load(file, operations=operations))
+        trees.append(load(file, operations=operations, built=with_arrays(file, source, operations)))
     rest = part_of(source, file.tell(), source.size - file.tell())
     values, note = flatten(trees[0] if len(trees) == 1 else trees, understand(loaded_or_none))
     return Contents("pickle", values | ({"(bytes after the pickle)": Raw(rest)} if rest.size else {}), note=note)

@@ -16,6 +16,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.cli.rehearse.compare.reading.joblib_file import JOBLIB
 
 from holdfast_cli.rehearse.compare.reading import archive, pickle_machine
 from holdfast_cli.rehearse.compare.reading import values as limits
@@ -148,7 +149,7 @@ def genuine() -> list[bytes]:
     np.savez(arrays, a=np.arange(3), b=np.ones((2, 2)))
     return [
         saved.getvalue(), arrays.getvalue(), old.getvalue(), pickle.dumps({"a": np.arange(3), "b": {"c": (1, None)}}),
-        b'{"a": [1, 2.5, {"b": null}]}', b"step,loss\n1,0.5\n2,0.25\n",
+        JOBLIB, b'{"a": [1, 2.5, {"b": null}]}', b"step,loss\n1,0.5\n2,0.25\n",
         b'\x40\0\0\0\0\0\0\0{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}           12345678',
     ]  # fmt: skip
 

@@ -14,6 +14,7 @@ import pytest
 import safetensors.numpy
 import safetensors.torch
 import torch
+from tests.unit.cli.rehearse.compare.reading.joblib_file import JOBLIB
 
 from holdfast_cli.rehearse.compare.difference import gather
 from holdfast_cli.rehearse.compare.reading import values
@@ -129,6 +130,18 @@ def test_plain_pickles(tmp_path: Path, protocol: int) -> None:
     assert raw.source.read(0, 9) == b"abc"
     assert [found.values[f"set[{n}]"] for n in range(3)] == [1, 2, 3]
     assert [found.values[f"7[{n}]"] for n in range(4)] == [None, True, -1.5, "text"]
+
+
+# Breaks if the arrays between the operations of a pickle of joblib are not found, so that a model is compared as bytes.
+def test_a_file_of_joblib(tmp_path: Path) -> None:
+    (tmp_path / "model.joblib").write_bytes(JOBLIB)
+    found = read(tmp_path / "model.joblib")
+    assert (found.form, found.note) == ("pickle", "")
+    assert plain(found.values["w"]) == np.arange(6.0).tobytes()
+    assert [found.values[f"o[{n}]"] for n in (0, 1)] == ["a", None]
+    assert isinstance(records := found.values["r"], Tensor)
+    assert records.source.read(0, 99) == np.array([(1, 2.5)], dtype=[("n", "i1"), ("x", "f8")]).tobytes()
+    assert found.values["step"] == 3
 
 
 # Breaks if a tensor of safetensors, or what the file says of itself, is lost.
