@@ -2,7 +2,8 @@
 
     python -m tests.zoo --list
     python -m tests.zoo --check [NAME...]    without Holdfast: does the program resume after a kill?
-    python -m tests.zoo [NAME...]            with Holdfast: `holdfast rehearse` for each
+    python -m tests.zoo [NAME...]            with Holdfast: `holdfast rehearse` for each; --note keeps the verdicts
+    python -m tests.zoo --choose 2 --seed X  two of those that were exact
 
 Without a name: all of them. tests/zoo/README.md says how to add one. The exit code is 1 if a program fails.
 """
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from tests.zoo.check import CheckError, check
 from tests.zoo.rehearsal import rehearse
+from tests.zoo.results import drawn, note, noted
 from tests.zoo.table import PROGRAMS
 
 
@@ -25,10 +27,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the programs")
     parser.add_argument("--check", action="store_true", help="check the programs without Holdfast")
     parser.add_argument("--place", type=Path, metavar="DIR", help="where they run; a new temporary folder by default")
+    parser.add_argument("--note", action="store_true", help="write what is found into results.json")
+    parser.add_argument("--choose", type=int, metavar="N", help="only N programs whose noted verdict is exact")
+    parser.add_argument(
+        "--seed", default="", metavar="TEXT", help="which programs --choose takes: the same for the same text"
+    )
     options = parser.parse_args(arguments)
     if unknown := sorted(set(options.names) - PROGRAMS.keys()):
         parser.error(f"{', '.join(unknown)}: no such program; --list names all")
-    chosen = [program for name, program in PROGRAMS.items() if name in (options.names or PROGRAMS)]
+    if options.names and options.choose is not None:
+        parser.error("names and --choose exclude each other")
+    names = options.names or PROGRAMS if options.choose is None else drawn(noted(), options.choose, options.seed)
+    chosen = [program for name, program in PROGRAMS.items() if name in names]
     if options.list:
         for program in chosen:
             print(f"{program.name:<28} {program.group:<13} {program.promise}")
@@ -40,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         own.mkdir(parents=True, exist_ok=True)
         if not options.check:
             done = rehearse(program, own)
+            if options.note and done.report is not None:
+                note(program, done.report, list(PROGRAMS))
             if not done.keeps:
                 failed.append(program.name)
             words = f"{done.verdict} (promised: {program.promise}); {done.headline}"

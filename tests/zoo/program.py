@@ -28,7 +28,9 @@ class Program:
 
     `promise`: after an interruption the program ends `exact`, with the losses and weights of one that nobody
     interrupted; within the relative `tolerance`; or it only `resumes` from its newest save. `why` says where that is
-    known from. `is_quick`: less than two seconds pass between two saves; what it prints is then not read.
+    known from. `cause`: if a rehearsal does not say exact, what in the program is the cause. `package`: what its
+    version is taken from; by default the name. `pause`: seconds that our driver waits in each step, so that about two
+    seconds pass between two saves.
     """
 
     name: str
@@ -48,7 +50,9 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=dict)
     takes_newest: bool = False
     saves_on_sigterm: bool = False
-    is_quick: bool = False
+    pause: float = 0.0
+    package: str = ""
+    cause: str = ""
     nodes: tuple[int, ...] = (1,)
 
     def line(self, work: Path, *, of: str = "") -> str:
@@ -87,5 +91,6 @@ def variables(environment: Path, program: Program) -> dict[str, str]:
         "KERAS_BACKEND": "torch",
         "JAX_PLATFORMS": "cpu",
         "LANG": "C.UTF-8",
+        "ZOO_PAUSE": str(program.pause),
         **program.environment,
     }

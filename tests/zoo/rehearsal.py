@@ -3,8 +3,10 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.zoo.check import fresh
 from tests.zoo.environments import environment
@@ -28,6 +30,8 @@ class Rehearsed:
     not_tried: tuple[str, ...]
     keeps: bool
     """True if the program keeps its promise."""
+    report: Mapping[str, Any] | None = None
+    """All that `holdfast rehearse` said; None if it said nothing."""
 
 
 def rehearse(program: Program, place: Path) -> Rehearsed:
@@ -43,14 +47,14 @@ def rehearse(program: Program, place: Path) -> Rehearsed:
         return Rehearsed("none", log.read_text(errors="replace")[-1000:], (), keeps=False)
     verdict, not_tried = found["verdict"], tuple(found["notTried"])
     keeps = verdict["kind"] in KEPT[program.promise] and not not_tried
-    return Rehearsed(verdict["kind"], verdict["headline"], not_tried, keeps)
+    return Rehearsed(verdict["kind"], verdict["headline"], not_tried, keeps, found)
 
 
 def command(program: Program, work: Path) -> list[str]:
     """The command line of `holdfast rehearse`."""
     # Losses without steps cannot be compared, and the output is read once a second.
-    tells = not program.is_quick and any("step}" in pattern for pattern in program.patterns)
-    quiet = "1s" if tells else "100ms" if program.is_quick else "300ms"
+    tells = any("step}" in pattern or "{" not in pattern for pattern in program.patterns)  # without: a known name
+    quiet = "1s" if tells else "300ms"
     options = ["--folder", str(program.folder_in(work)), "--quiet", quiet, "-o", "json"]
     options += [f"--progress={pattern}" for pattern in program.patterns if tells]
     if program.promise == "tolerance":

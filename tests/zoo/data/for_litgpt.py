@@ -28,7 +28,7 @@ def main(folder: Path, texts: Path) -> None:
     torch.manual_seed(1)
     torch.save(GPT(config).state_dict(), folder / "lit_model.pth")
     save_config(config, folder)
-    asked = [{"instruction": words[row % 16], "input": "", "output": " ".join(words * 4)} for row in range(400)]
+    asked = [{"instruction": words[row % 16], "input": "", "output": " ".join(words * 4)} for row in range(800)]
     Path("asked.json").write_text(json.dumps(asked))
     data = TextFiles(texts, num_workers=1)
     data.connect(LitTokenizer(folder), batch_size=8, max_seq_length=96)

@@ -12,7 +12,7 @@ folder = Path(sys.argv[1])
 folder.mkdir()
 config = {
     "embed_dim": 64,
-    "vision_cfg": {"image_size": 64, "layers": 3, "width": 128, "head_width": 32, "patch_size": 8},
+    "vision_cfg": {"image_size": 64, "layers": 6, "width": 256, "head_width": 32, "patch_size": 8},
     "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 64, "heads": 2, "layers": 2},
 }
 torch.manual_seed(1)

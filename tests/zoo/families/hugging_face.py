@@ -9,35 +9,39 @@ TRAINER = (
 MODEL = "python $data/language_model.py model data"
 LOSS = "'loss': '{loss}'"
 OPTIONS = (
-    "--output_dir $folder --max_steps 48 --save_steps 8 --save_total_limit 3 --logging_steps 1 --use_cpu true "
-    "--per_device_train_batch_size 8 --seed 1 --bf16 false --report_to none --gradient_checkpointing false "
+    "--output_dir $folder --max_steps 64 --save_steps 8 --save_total_limit 3 --logging_steps 1 --use_cpu true "
+    "--per_device_train_batch_size 32 --seed 1 --bf16 false --report_to none --gradient_checkpointing false "
     '${newest:+--resume_from_checkpoint "$newest"}'
 )
 
-RESUMED = r"(?s)\A(?!.*\| 1/48 \[).*'loss'"  # the bar does not begin at the first step
+RESUMED = r"(?s)\A(?!.*\| 1/64 \[).*'loss'"  # the bar does not begin at the first step
 
 PROGRAMS = (
     Program(
         name="accelerate-trainer",
         group="torch",
+        package="transformers",
         command="accelerate launch --cpu --num_processes 1 $drivers/hugging_face_trainer.py $folder",
         saves=("checkpoint-*",),
         resumed=r"resumes from .*checkpoint-\d+",
         final="final/*.safetensors",
         patterns=(LOSS,),
-        steps=48,
+        steps=64,
+        pause=0.2,
         promise="exact",
         why=TRAINER,
     ),
     Program(
         name="accelerate-trainer-jit",
         group="torch",
+        package="transformers",
         command="accelerate launch --cpu --num_processes 1 $drivers/hugging_face_trainer.py $folder --jit",
         saves=("checkpoint-*",),
         resumed=r"resumes from .*checkpoint-\d+",
         final="final/*.safetensors",
         patterns=(LOSS,),
-        steps=48,
+        steps=64,
+        pause=0.2,
         promise="exact",
         why=TRAINER,
         saves_on_sigterm=True,
@@ -45,12 +49,14 @@ PROGRAMS = (
     Program(
         name="torchrun-trainer",
         group="torch",
+        package="transformers",
         command="exec torchrun --standalone --nproc-per-node 2 $drivers/hugging_face_trainer.py $folder",
         saves=("checkpoint-*",),
         resumed=r"resumes from .*checkpoint-\d+",
         final="final/*.safetensors",
         patterns=(LOSS,),
-        steps=48,
+        steps=64,
+        pause=0.2,
         promise="exact",
         why=TRAINER,
         nodes=(1, 2),
@@ -58,6 +64,7 @@ PROGRAMS = (
     Program(
         name="trl-sft",
         group="torch",
+        package="trl",
         command=f"exec trl sft --model_name_or_path model --dataset_name data/sft {OPTIONS}",
         prepare_command=f"{MODEL} && mkdir data/sft && mv data/train.jsonl data/sft",
         saves=("checkpoint-*",),
@@ -65,13 +72,14 @@ PROGRAMS = (
         resumed=RESUMED,
         final="model.safetensors",
         patterns=(LOSS,),
-        steps=48,
+        steps=64,
         promise="exact",
         why=TRAINER,
     ),
     Program(
         name="trl-sft-peft",
         group="torch",
+        package="trl",
         command=f"exec trl sft --model_name_or_path model --dataset_name data/sft --use_peft --lora_r 8 {OPTIONS}",
         prepare_command=f"{MODEL} && mkdir data/sft && mv data/train.jsonl data/sft",
         saves=("checkpoint-*",),
@@ -79,7 +87,7 @@ PROGRAMS = (
         resumed=RESUMED,
         final="adapter_model.safetensors",
         patterns=(LOSS,),
-        steps=48,
+        steps=64,
         promise="exact",
         why=TRAINER,
     ),

@@ -28,7 +28,7 @@ checkpointer:
   model_type: LLAMA3
 resume_from_checkpoint: false
 batch_size: 8
-epochs: 6
+epochs: 8
 optimizer: {_component_: torch.optim.AdamW, lr: 1.0e-3}
 loss: {_component_: torchtune.modules.loss.CEWithChunkedOutputLoss}
 max_steps_per_epoch: null
@@ -54,11 +54,11 @@ dataset: tiny
 template: default
 cutoff_len: 128
 output_dir: out
-max_steps: 48
+max_steps: 64
 save_steps: 8
 save_total_limit: 3
 logging_steps: 1
-per_device_train_batch_size: 8
+per_device_train_batch_size: 32
 learning_rate: 1.0e-3
 lora_rank: 8
 seed: 1
@@ -66,7 +66,7 @@ use_cpu: true
 report_to: none
 """
 LITGPT = (
-    "--train.save_interval 8 --train.log_interval 1 --train.global_batch_size 8 --train.micro_batch_size 8 "
+    "--train.save_interval 8 --train.log_interval 1 --train.global_batch_size 32 --train.micro_batch_size 32 "
     "--train.lr_warmup_steps 2 --train.max_seq_length 96 --eval.interval 1000 --eval.max_iters 2 --devices 1 "
     "--precision 32-true --logger_name csv --seed 1 --out_dir $folder --resume auto"
 )
@@ -102,6 +102,7 @@ PROGRAMS = (
     Program(
         name="torchtune-full",
         group="torchtune",
+        package="torchtune",
         command=(
             # Its state has no name of the weights that belong to it: they are the newest that are not younger.
             "cd out && if [ -e recipe_state/recipe_state.pt ]; then "
@@ -114,33 +115,35 @@ PROGRAMS = (
         environment={"PYTHONPATH": str(DRIVERS)},
         saves=("recipe_state/recipe_state.pt",),
         resumed="Loading the recipe state using",
-        final="epoch_5/*.bin",
+        final="epoch_7/*.bin",
         patterns=("Step {step} | loss:{loss} ",),
-        steps=72,
+        steps=192,
         promise="exact",
         why="The recipe saves weights, optimizer, seed and the place in the data at each end of an epoch.",
     ),
     Program(
         name="llamafactory-lora",
         group="llamafactory",
+        package="llamafactory",
         command='exec llamafactory-cli train config.yaml ${newest:+resume_from_checkpoint="$newest"}',
         prepare=factory,
         prepare_command="python $data/language_model.py model data",
         saves=("checkpoint-*",),
         takes_newest=True,
-        resumed=r"(?s)\A(?!.*\| 1/48 \[).*'loss'",
+        resumed=r"(?s)\A(?!.*\| 1/64 \[).*'loss'",
         final="adapter_model.safetensors",
         patterns=("'loss': '{loss}'",),
-        steps=48,
+        steps=64,
         promise="exact",
         why="It trains with the Trainer of transformers.",
     ),
     Program(
         name="litgpt-pretrain",
         group="litgpt",
+        package="litgpt",
         command=(
             f"exec litgpt pretrain tiny {TINY} --data TextFiles --data.train_data_path texts --data.num_workers 1 "
-            f"--tokenizer_dir model --train.max_tokens 36864 {LITGPT}"
+            f"--tokenizer_dir model --train.max_tokens 196608 {LITGPT}"
         ),
         prepare=texts,
         prepare_command="python $data/for_litgpt.py model texts",
@@ -149,16 +152,17 @@ PROGRAMS = (
         resumed="Resuming training from",
         final="final/lit_model.pth",
         patterns=("iter*step {step}*loss train: {loss},",),
-        steps=48,
+        steps=64,
         promise="exact",
         why="It saves weights, optimizer, counts, and the place in the data (litdata's StreamingDataLoader).",
     ),
     Program(
         name="litgpt-finetune",
         group="litgpt",
+        package="litgpt",
         command=(
             "exec litgpt finetune_full model --data JSON --data.json_path asked.json --data.val_split_fraction 0.1 "
-            f"--data.num_workers 0 --train.max_steps 48 {LITGPT}"
+            f"--data.num_workers 0 --train.max_steps 64 {LITGPT}"
         ),
         prepare=texts,
         prepare_command="python $data/for_litgpt.py model texts",
@@ -167,7 +171,7 @@ PROGRAMS = (
         resumed="Resuming training from",
         final="final/lit_model.pth",
         patterns=("iter*step {step}*loss train: {loss},",),
-        steps=48,
+        steps=64,
         promise="exact",
         why="It saves weights, optimizer, schedule and counts, and goes through the data to its place.",
     ),

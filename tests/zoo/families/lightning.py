@@ -32,6 +32,7 @@ PROGRAMS = (
     Program(
         name="lightning-cli",
         group="torch",
+        package="lightning",
         command="exec python $drivers/lightning_cli.py fit --config config.yaml",
         prepare=command_line,
         saves=("last*.ckpt", "best-*.ckpt", "all/*.ckpt"),
@@ -48,12 +49,14 @@ PROGRAMS = (
     Program(
         name="lightning-fabric",
         group="torch",
+        package="lightning",
         command="exec python $drivers/lightning_fabric.py $folder",
         saves=("step-*.ckpt",),
         resumed=r"resumed at step \d+",
         final="final.ckpt",
         patterns=("step {step}/{total} loss={loss}",),
-        steps=120,
+        steps=160,
+        pause=0.1,
         promise="exact",
         why="The loop has no random numbers after its start, and saves all that it changes.",
     ),

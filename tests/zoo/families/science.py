@@ -4,7 +4,7 @@ from tests.zoo.program import Program
 
 MACE = (
     "--name=run --train_file=train.xyz --valid_file=valid.xyz --E0s=isolated --energy_key=REF_energy "
-    "--forces_key=REF_forces --model=MACE --num_channels=16 --max_L=0 --correlation=2 --r_max=5.0 --batch_size=10 "
+    "--forces_key=REF_forces --model=MACE --num_channels=32 --max_L=0 --correlation=2 --r_max=5.0 --batch_size=10 "
     "--valid_batch_size=10 --max_num_epochs=10 --eval_interval=1 --device=cpu --default_dtype=float64 --seed=1 "
     "--work_dir=$folder --restart_latest --save_all_checkpoints --plot=False --num_workers=0"
 )
@@ -12,6 +12,7 @@ PROGRAMS = (
     Program(
         name="mace",
         group="torch",
+        package="mace-torch",
         command=f"exec mace_run_train {MACE}",
         prepare_command="python $data/molecules.py",
         saves=("checkpoints/*.pt",),

@@ -14,7 +14,7 @@ SPACY = (
 def spacy(work: Path) -> None:
     """Texts."""
     words = [f"{a}{b}" for a in ("ba", "ki", "lo", "mu") for b in ("d", "f", "k", "l")]
-    lines = (" ".join(words[(row * 3 + at * 7) % 16] for at in range(30)) for row in range(200))
+    lines = (" ".join(words[(row * 3 + at * 7) % 16] for at in range(30)) for row in range(1000))
     (work / "raw.jsonl").write_text("\n".join(json.dumps({"text": line}) for line in lines))
 
 
@@ -22,6 +22,7 @@ PROGRAMS = (
     Program(
         name="spacy-pretrain",
         group="torch",
+        package="spacy",
         command=(
             'if [ -n "$HOLDFAST_NEWEST_CHECKPOINT" ]; then last="${HOLDFAST_NEWEST_CHECKPOINT##*/model}"; '
             'set -- --resume-path "$newest" --epoch-resume $((${last%.bin} + 1)); fi; '

@@ -3,7 +3,7 @@
 from tests.zoo.program import DRIVERS, Program
 
 YOLO = (
-    "data=images/data.yaml epochs=8 batch=16 imgsz=64 workers=0 device=cpu seed=1 deterministic=True "
+    "data=images/data.yaml epochs=8 batch=16 imgsz=128 workers=0 device=cpu seed=1 deterministic=True "
     "project=$folder name=run exist_ok=True plots=False amp=False val=False"
 )
 CLIP = (
@@ -16,6 +16,7 @@ PROGRAMS = (
     Program(
         name="ultralytics-detect",
         group="torch",
+        package="ultralytics",
         command=(
             'if [ -n "$HOLDFAST_NEWEST_CHECKPOINT" ]; then exec yolo train resume model="$newest"; fi; '
             f"exec yolo detect train model=yolov8n.yaml pretrained=False {YOLO}"
@@ -32,6 +33,7 @@ PROGRAMS = (
     Program(
         name="open-clip",
         group="torch",
+        package="open-clip-torch",
         command=f"exec python -m open_clip_train.main {CLIP}",
         prepare_command="python $data/images.py images && python $data/for_open_clip.py model",
         saves=("run/checkpoints/epoch_*.pt",),
@@ -44,6 +46,7 @@ PROGRAMS = (
     Program(
         name="nnunet",
         group="torch",
+        package="nnunetv2",
         command="exec nnUNetv2_train 1 2d all -tr ShortTrainer -device cpu --c",
         prepare_command=(
             "python $data/segments.py raw && "

@@ -10,9 +10,10 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from diffusers import DDPMScheduler, UNet2DModel
+from pause import pause
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS, EVERY = 60, 10
+STEPS, EVERY = 80, 10
 folder = Path(sys.argv[1])
 accelerator = Accelerator(cpu=True)
 set_seed(1)
@@ -21,7 +22,7 @@ model = UNet2DModel(
     down_block_types=("DownBlock2D", "DownBlock2D"), up_block_types=("UpBlock2D", "UpBlock2D"), norm_num_groups=8,
 )  # fmt: skip
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-loader = DataLoader(TensorDataset(torch.randn(960, 1, 16, 16)), batch_size=16, shuffle=True)
+loader = DataLoader(TensorDataset(torch.randn(1280, 1, 16, 16)), batch_size=16, shuffle=True)
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
 noise_of = DDPMScheduler(num_train_timesteps=100)
 saves = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
@@ -31,6 +32,7 @@ if saves:
     step = int(saves[-1].name.split("-")[1])
     print(f"resumed at step {step}", flush=True)
 for (images,) in accelerator.skip_first_batches(loader, step) if step else loader:
+    pause()
     noise, times = torch.randn_like(images), torch.randint(0, 100, (images.shape[0],))
     loss = torch.nn.functional.mse_loss(model(noise_of.add_noise(images, noise, times), times).sample, noise)
     accelerator.backward(loss)

@@ -4,6 +4,16 @@ import sys
 
 import numpy as np
 from catboost import CatBoostClassifier
+from pause import pause
+
+
+class Pause:
+    """Pause in each step."""
+
+    def after_iteration(self, info: object) -> bool:
+        pause()
+        return True
+
 
 random = np.random.default_rng(1)
 x = random.normal(size=(20_000, 30))
@@ -16,8 +26,8 @@ model = CatBoostClassifier(
     train_dir=sys.argv[1],
     save_snapshot=True,
     snapshot_file="snapshot",
-    snapshot_interval=2,
+    snapshot_interval=3,
     metric_period=1,
 )
-model.fit(x, y)
+model.fit(x, y, callbacks=[Pause()])
 np.savez(f"{sys.argv[1]}/final.npz", model.predict(x, prediction_type="RawFormulaVal"))

@@ -7,9 +7,10 @@ import torch
 from fastai.callback.tracker import SaveModelCallback
 from fastai.data.core import DataLoaders
 from fastai.learner import Learner
+from pause import pause
 from torch.utils.data import DataLoader, TensorDataset
 
-EPOCHS = 10
+EPOCHS = 8
 folder = Path(sys.argv[1])
 torch.manual_seed(1)
 x = torch.randn(4000, 100)
@@ -17,6 +18,7 @@ y = (x[:, :1] * x[:, 1:2]).sin()
 loader = DataLoader(TensorDataset(x, y), batch_size=64)
 model = torch.nn.Sequential(torch.nn.Linear(100, 640), torch.nn.ReLU(), torch.nn.Linear(640, 640), torch.nn.ReLU(),
                             torch.nn.Linear(640, 1))  # fmt: skip
+model.register_forward_pre_hook(pause)
 learner = Learner(DataLoaders(loader, loader), model, loss_func=torch.nn.MSELoss(), path=folder, model_dir=".")
 saves = sorted(folder.glob("model_*.pth"), key=lambda path: int(path.stem.split("_")[1]))
 start = int(saves[-1].stem.split("_")[1]) + 1 if saves else 0

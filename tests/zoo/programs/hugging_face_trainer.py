@@ -4,6 +4,7 @@ import os
 import sys
 
 import torch
+from pause import pause
 from torch.utils.data import Dataset
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
@@ -23,7 +24,7 @@ class Words(Dataset):
 folder = sys.argv[1]
 arguments = TrainingArguments(
     output_dir=folder,
-    max_steps=48,
+    max_steps=64,
     save_steps=8,
     save_total_limit=3,
     logging_steps=1,
@@ -38,7 +39,9 @@ config = LlamaConfig(
     vocab_size=256, hidden_size=256, intermediate_size=512, num_hidden_layers=4, num_attention_heads=4,
     attention_dropout=0.1,
 )  # fmt: skip
-trainer = Trainer(model=LlamaForCausalLM(config), args=arguments, train_dataset=Words())
+model = LlamaForCausalLM(config)
+model.register_forward_pre_hook(pause)
+trainer = Trainer(model=model, args=arguments, train_dataset=Words())
 last = os.environ.get("HOLDFAST_NEWEST_CHECKPOINT") or get_last_checkpoint(folder)
 if last:
     print("resumes from", last, flush=True)

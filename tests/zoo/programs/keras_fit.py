@@ -5,6 +5,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+from pause import pause
 
 folder = Path(sys.argv[1])
 every = int(sys.argv[2]) if len(sys.argv) > 2 else "epoch"
@@ -33,9 +34,10 @@ class Say(keras.callbacks.Callback):
         print(f"epoch begins: {epoch}", flush=True)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:
-        print(f"step {int(self.model.optimizer.iterations)}/180 loss={(logs or {})['loss']:.6f}", flush=True)
+        print(f"step {int(self.model.optimizer.iterations)}/240 loss={(logs or {})['loss']:.6f}", flush=True)
+        pause()
 
 
-model.fit(x, y, batch_size=64, epochs=6, shuffle=False, verbose=0, callbacks=[backup, Say()])
+model.fit(x, y, batch_size=64, epochs=8, shuffle=False, verbose=0, callbacks=[backup, Say()])
 model.save(folder / "final.keras")
 model.save_weights(folder / "final.weights.h5")

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from lightning.fabric import Fabric
 from lightning.pytorch.demos import Transformer
+from pause import pause
 
 folder = Path(sys.argv[1])
 fabric = Fabric(accelerator="cpu", devices=1)
@@ -19,14 +20,15 @@ saves = sorted(folder.glob("step-*.ckpt"), key=lambda path: int(path.stem[5:]))
 if saves:
     fabric.load(saves[-1], state)
     print(f"resumed at step {state['step']}", flush=True)
-while state["step"] < 120:
+while state["step"] < 160:
+    pause()
     rows = (torch.arange(32)[:, None] * (state["step"] + 3) + torch.arange(65)[None] * 7) % 200
     loss = torch.nn.functional.nll_loss(model(rows[:, :-1], rows[:, 1:]), rows[:, 1:].reshape(-1))
     fabric.backward(loss)
     optimizer.step()
     optimizer.zero_grad()
     state["step"] += 1
-    print(f"step {state['step']}/120 loss={loss.item():.6f}", flush=True)
+    print(f"step {state['step']}/160 loss={loss.item():.6f}", flush=True)
     if state["step"] % 20 == 0:
         fabric.save(folder / f"step-{state['step']}.ckpt", state)
 fabric.save(folder / "final.ckpt", {"model": model})

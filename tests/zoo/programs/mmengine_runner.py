@@ -5,6 +5,7 @@ import sys
 import torch
 from mmengine.model import BaseModel
 from mmengine.runner import Runner
+from pause import pause
 from torch.utils.data import DataLoader, TensorDataset
 
 
@@ -32,7 +33,7 @@ runner = Runner(
     model=Model(),
     work_dir=sys.argv[1],
     train_dataloader=DataLoader(TensorDataset(x, y), batch_size=64),
-    train_cfg={"by_epoch": True, "max_epochs": 10},
+    train_cfg={"by_epoch": True, "max_epochs": 8},
     optim_wrapper={"optimizer": {"type": "Adam", "lr": 1e-3}},
     default_hooks={
         "checkpoint": {"type": "CheckpointHook", "interval": 1, "max_keep_ckpts": 3},
@@ -41,5 +42,6 @@ runner = Runner(
     randomness={"seed": 1},
     resume=True,
 )
+runner.model.register_forward_pre_hook(pause)
 runner.train()
 torch.save(runner.model.state_dict(), f"{sys.argv[1]}/final.pt")

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import orbax.checkpoint as ocp
+from pause import pause
 
 STEPS = 160
 
@@ -54,6 +55,7 @@ if (newest := manager.latest_step()) is not None:
     done = newest
     print(f"resumed at step {done}", flush=True)
 for number in range(done + 1, STEPS + 1):
+    pause()
     state, loss = step(state)
     print(f"step {number}/{STEPS} loss={float(loss):.6f}", flush=True)
     manager.save(number, args=ocp.args.StandardSave(state))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import joblib
 import numpy as np
+from pause import pause
 from sklearn.metrics import log_loss
 from sklearn.neural_network import MLPClassifier
 
@@ -19,6 +20,7 @@ if save.exists():
     state = joblib.load(save)
     print(f"resumed at step {state['step']}", flush=True)
 while state["step"] < STEPS:
+    pause()
     at = state["step"] % 6 * 2000
     state["model"].partial_fit(x[at : at + 2000], y[at : at + 2000], classes=[0, 1])
     state["step"] += 1

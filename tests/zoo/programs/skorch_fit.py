@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from pause import pause
 from skorch import NeuralNetClassifier
 from skorch.callbacks import Checkpoint, LoadInitState
 
-EPOCHS = 12
+EPOCHS = 8
 folder = Path(sys.argv[1])
 torch.manual_seed(1)
 random = np.random.default_rng(1)
@@ -16,6 +17,7 @@ x = random.normal(size=(12_000, 100)).astype("float32")
 y = (x[:, 0] * x[:, 1] + np.sin(x[:, 2]) > 0).astype("int64")
 module = torch.nn.Sequential(torch.nn.Linear(100, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(),
                              torch.nn.Linear(512, 2))  # fmt: skip
+module.register_forward_pre_hook(pause)
 checkpoint = Checkpoint(dirname=folder, monitor=None)
 net = NeuralNetClassifier(
     module, criterion=torch.nn.CrossEntropyLoss, optimizer=torch.optim.Adam, lr=1e-4, batch_size=64, train_split=None,

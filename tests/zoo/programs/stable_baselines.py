@@ -5,11 +5,24 @@ from pathlib import Path
 
 import gymnasium
 import torch
+from pause import pause
 from stable_baselines3 import PPO
-from stable_baselines3.common.callbacks import CheckpointCallback
+from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback
 
 STEPS = 24_000
 torch.set_num_threads(1)
+
+
+class Pause(BaseCallback):
+    """Pause in each collection of experience."""
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        pause()
+
+
 folder = Path(sys.argv[1])
 saves = sorted(folder.glob("ppo_*_steps.zip"), key=lambda path: int(path.stem.split("_")[1]))
 if saves:
@@ -19,7 +32,7 @@ else:
     model = PPO("MlpPolicy", "CartPole-v1", seed=1, n_steps=1024, verbose=1, device="cpu")
 model.learn(
     STEPS - model.num_timesteps,
-    callback=CheckpointCallback(save_freq=3072, save_path=str(folder), name_prefix="ppo"),
+    callback=[CheckpointCallback(save_freq=3072, save_path=str(folder), name_prefix="ppo"), Pause()],
     reset_num_timesteps=False,
 )
 torch.save(model.policy.state_dict(), folder / "final.pt")
