@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast_cli.rehearse.compare.findings import Figure, File, Kind, Standing
+from holdfast_cli.rehearse.compare.findings import WRONG, Figure, File, Kind, Standing
 from holdfast_cli.rehearse.left import Interruption, Start
 
 _AFTER: Final = {
@@ -185,8 +185,11 @@ def _only_state(evidence: Evidence) -> Cause | None:
         if place.kind is not Kind.OTHER
     ]
     figures = [figure for figure in evidence.figures if figure.standing is Standing.EQUAL]
-    if not places or not figures:
+    newest = [file for file in evidence.files if file.is_newest and file.weights]
+    is_exact = newest and not any(place.kind is Kind.WEIGHT for file in newest for place in file.having(*WRONG))
+    if not places or not (figures or is_exact):
         return None
+    equal = "all figures are equal" if figures else "all tensors of the newest save are equal"
     path, place = places[0]
     name = place.place or "a value"
     file = next(file for file in evidence.files if file.path == path)
@@ -197,7 +200,7 @@ def _only_state(evidence: Evidence) -> Cause | None:
         )
     return Cause(
         f"{name} is saved, but is not put back after an interruption",
-        f"all figures are equal, and {name} of {path} differs",
+        f"{equal}, and {name} of {path} differs",
     )
 
 

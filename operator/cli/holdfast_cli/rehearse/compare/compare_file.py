@@ -50,7 +50,7 @@ def compare_contents(path: str, reference: Contents, again: Contents, rehearsed:
     notes = dict.fromkeys(one.note for one in (reference, again, rehearsed) if one.note)
     return File(
         path,
-        _worst(spots),
+        worst(spots),
         reference.form,
         equal=dict(equal),
         places=tuple(spots[:MOST_PLACES]),
@@ -70,7 +70,8 @@ _ORDER: Final = [
 ]
 
 
-def _worst(spots: list[Spot]) -> Standing:
+def worst(spots: list[Spot]) -> Standing:
+    """How a file with these places stands."""
     found = {spot.standing for spot in spots}
     if found & {*WRONG}:
         return Standing.DIFFERS

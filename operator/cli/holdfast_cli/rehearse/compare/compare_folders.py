@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from holdfast_cli.rehearse.compare.compare_file import compare_contents
+from holdfast_cli.rehearse.compare.compare_file import compare_contents, worst
 from holdfast_cli.rehearse.compare.difference import Effort
 from holdfast_cli.rehearse.compare.findings import File, Kind, Spot, Standing
 from holdfast_cli.rehearse.compare.reading.pickle_machine import BROKEN
 from holdfast_cli.rehearse.compare.reading.read import read
+from holdfast_cli.rehearse.compare.reading.values import Contents
 from holdfast_cli.rehearse.left import Left
 from holdfast_train.folder.formats import is_state
 from holdfast_train.folder.look import File as Entry
@@ -94,10 +95,11 @@ def _rotated(reference: Folder, rehearsed: Folder) -> list[str]:
     A program that keeps its last saves has deleted one for each save more, such as that on a notice. A save more has a
     path that the reference has never had.
     """
-    if rehearsed.newest != reference.newest:
+    has = {*rehearsed.older, rehearsed.newest}
+    if reference.newest not in has:
         return []
-    more = {*rehearsed.older} - {*reference.older} - reference.written
-    gone = [save for save in reference.older if save not in rehearsed.older]
+    more = has - {*reference.older, reference.newest} - reference.written
+    gone = [save for save in reference.older if save not in has]
     return gone[: len(more)]
 
 
@@ -128,8 +130,24 @@ def _content(path: str, runs: Sequence[Folder], effort: Effort) -> File:
     size = runs[0].files[path].size
     try:
         first, other, second = (read(run.root / path) for run in runs)
-        found = compare_contents(path, first, other, second, effort)
+        found = _with_source(compare_contents(path, first, other, second, effort), first, second, runs[2].written)
         return replace(found, size=size, is_state=is_state(runs[0].root / path))
     except (OSError, *BROKEN) as error:
         note = error.strerror if isinstance(error, OSError) else f"{type(error).__name__} while its values are compared"
         return File(path, Standing.NOT_COMPARED, size=size, note=note or str(error))
+
+
+def _with_source(file: File, reference: Contents, rehearsed: Contents, written: frozenset[str]) -> File:
+    """The file, with texts noted as harmless that name the save from which the program went on, and nothing before.
+
+    A program that takes it as an option keeps its options: `resume_from_checkpoint` in `training_args.bin`.
+    """
+
+    def is_source(place: Spot) -> bool:
+        value = rehearsed.values.get(place.place)
+        if place.standing is not Standing.DIFFERS or not isinstance(value, str) or reference.values[place.place]:
+            return False
+        return any(f"/{value}".endswith(f"/{save}") for save in written)
+
+    places = [replace(place, standing=Standing.NOTED) if is_source(place) else place for place in file.places]
+    return replace(file, places=tuple(places), standing=file.standing if file.more else worst(places))

@@ -86,7 +86,7 @@ def difference(first: Value, second: Value, effort: Effort) -> Difference | None
     if type(first) is type(second) and not isinstance(first, Tensor | Raw) and first == second:
         return None
     if type(first) is not type(second):
-        return Difference(words=f"{_type(first)} instead of {_type(second)}")
+        return Difference(words=f"{_type(second)} instead of {_type(first)}")
     return Difference(words="another text" if isinstance(first, str) else "another value")
 
 
@@ -137,7 +137,7 @@ def _of_bytes(first: Raw, second: Raw) -> Difference:
 
 def _of_tensors(first: Tensor, second: Tensor, effort: Effort) -> Difference | None:
     if (first.dtype, first.shape) != (second.dtype, second.shape):
-        return Difference(words=f"{first.kind} instead of {second.kind}")
+        return Difference(words=f"{second.kind} instead of {first.kind}")
     is_same_layout = (first.strides, first.is_swapped) == (second.strides, second.is_swapped)
     if is_same_layout and equal(first.source, second.source):
         return None

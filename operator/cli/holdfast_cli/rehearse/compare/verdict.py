@@ -286,7 +286,13 @@ def _end(runs: Runs) -> list[str]:
     if is_known and ends[0] is not None and ends[0] == ends[1] and ends[2] is not None and ends[2] > ends[0]:
         found.append(f"the rehearsed run trained until step {ends[2]}, and the undisturbed runs until step {ends[0]}")
     newest = [run.saves[-1] if run.saves else "" for run in (reference, again, rehearsed)]
-    if newest[0] and newest[0] == newest[1] != newest[2]:
+    is_later = newest[0] in rehearsed.saves[:-1] and newest[2] not in reference.written
+    if newest[0] and newest[0] == newest[1] and is_later:
+        found.append(
+            f"the rehearsed run trained on from {newest[0]}, with which the undisturbed runs end, to {newest[2]}: "
+            "a start that finds the save of the last step must end"
+        )
+    elif newest[0] and newest[0] == newest[1] != newest[2]:
         has = f"its newest save is {newest[2]}" if newest[2] else "it has no save"
         found.append(f"the rehearsed run ends with another save than {newest[0]}: {has}")
     return found

@@ -205,6 +205,7 @@ def notes(figures: Sequence[Figure], files: Sequence[File]) -> Iterator[str]:
             yield f"{file.path} has {_count(file.repeated, 'row')} more than in the undisturbed run"
         elif file.note and file.standing not in (Standing.MISSING, Standing.NOT_COMPARED) and not _is_older(file):
             yield f"{file.path}: {file.note}"
+    yield from _sources(files)
     yield from _own_noise(files)
     if more := [file for file in files if file.standing is Standing.EXTRA]:
         yield f"only the rehearsed run has {_paths(more)}"
@@ -214,6 +215,13 @@ def notes(figures: Sequence[Figure], files: Sequence[File]) -> Iterator[str]:
 
 def _is_older(file: File) -> bool:
     return file.standing is Standing.NOTED and not file.form  # of what is there, the form is known
+
+
+def _sources(files: Sequence[File]) -> Iterator[str]:
+    found = [(file, place.place) for file in files for place in file.having(Standing.NOTED) if place.kind is Kind.OTHER]
+    for name in dict.fromkeys(name for _, name in found):
+        has = [file for file, place in found if place == name]
+        yield f"{name} of {_paths(has)} names the save from which the program went on, so this is not compared"
 
 
 def _own_noise(files: Sequence[File]) -> Iterator[str]:

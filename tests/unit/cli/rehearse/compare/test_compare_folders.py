@@ -19,7 +19,7 @@ from holdfast_cli.rehearse.compare import compare_folders as compare_module
 from holdfast_cli.rehearse.compare.compare_folders import compare_folders
 from holdfast_cli.rehearse.compare.difference import Effort
 from holdfast_cli.rehearse.compare.findings import File, Kind, Standing
-from holdfast_cli.rehearse.compare.words import differences
+from holdfast_cli.rehearse.compare.words import differences, notes
 from holdfast_cli.rehearse.left import Left
 
 SAVES = ("checkpoint-40", "checkpoint-60")
@@ -66,6 +66,8 @@ def test_missing_files(tmp_path: Path) -> None:
     written = frozenset(("checkpoint-40", "checkpoint-50", "checkpoint-60"))
     found = compared(tmp_path / "d", lambda root: None, ("checkpoint-50", "checkpoint-60"), written=written)
     assert found["checkpoint-40/model.safetensors"].standing is Standing.MISSING, "another save of the same run is kept"
+    found = compared(tmp_path / "e", lambda root: None, ("checkpoint-60", "checkpoint-61"))
+    assert found["checkpoint-40/model.safetensors"].standing is Standing.NOTED, "it trained on after its last save"
     found = compared(tmp_path / "b", lambda root: None, ("checkpoint-40",))
     assert found["checkpoint-60/model.safetensors"].standing is Standing.MISSING
     found = compared(tmp_path / "c", lambda root: (root / "log.txt").unlink())
@@ -120,6 +122,21 @@ def test_torch_distributed_checkpoint(tmp_path: Path) -> None:
     assert (file.form, file.is_state, "more than one archive" in file.note) == ("bytes", True, True)
     (line,) = differences((), [file])
     assert line.startswith("1 of 1 value of step-60/__0_0.distcp differs: (all bytes) has other bytes from byte ")
+
+
+# Breaks if the option that names the save to go on from counts as a difference, or if any other text does not.
+@pytest.mark.parametrize(
+    ("text", "standing"), [("/outputs/checkpoint-40", Standing.NOTED), ("/outputs/model", Standing.DIFFERS)]
+)
+def test_the_option_that_names_the_save(tmp_path: Path, text: str, standing: Standing) -> None:
+    runs = [run(tmp_path, "reference"), run(tmp_path, "again"), run(tmp_path, "rehearsed")]
+    runs[2] = replace(runs[2], written=frozenset(SAVES))
+    for one, value in zip(runs, (None, None, text), strict=True):
+        torch.save({"resume_from_checkpoint": value}, one.folders[0] / "args.bin")
+    found = {file.path: file for file in compare_folders(runs[0], runs[1], runs[2], (), Effort())}["args.bin"]
+    assert (found.standing, found.places[0].standing) == (standing, standing)
+    words = "resume_from_checkpoint of args.bin names the save from which the program went on, so this is not compared"
+    assert (list(notes((), [found])) == [words]) is (standing is Standing.NOTED)
 
 
 # Breaks if a folder that is gone raises.

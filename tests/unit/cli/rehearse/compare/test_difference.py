@@ -79,11 +79,11 @@ def test_equal_values(value: Value) -> None:
     ("first", "second", "words"),
     [
         ("a", "b", "another text"),
-        (True, 1, "true or false instead of a number"),
-        (None, "a", "nothing instead of a text"),
+        (True, 1, "a number instead of true or false"),
+        (None, "a", "a text instead of nothing"),
         (Raw(Memory(b"abcd")), Raw(Memory(b"abxd")), "other bytes from byte 2 on"),
         (Raw(Memory(b"abcd")), Raw(Memory(b"ab")), "other bytes from byte 2 on, 4 and 2 bytes"),
-        (tensor(np.ones(2)), tensor(np.ones(3)), "float64 [2] instead of float64 [3]"),
+        (tensor(np.ones(2)), tensor(np.ones(3)), "float64 [3] instead of float64 [2]"),
     ],
 )
 # Breaks if a difference without a number is not put into words.

@@ -160,6 +160,8 @@ def test_newest_saves() -> None:
 
     headline = of("s-60", "s-60", "s-50").headline
     assert "the rehearsed run ends with another save than s-60: its newest save is s-50" in headline
+    headline = of("s-60", "s-60", "s-60 s-61").headline
+    assert "trained on from s-60, with which the undisturbed runs end, to s-61: a start that finds" in headline
     assert of("s-60", "s-60", "s-59 s-60").kind is Outcome.EXACT
     assert of("s-60", "s-60", "s-60 s-80").kind is Outcome.DIFFERS
     dated = of("run-1201", "run-1202", "run-1203")
