@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from holdfast_train.commitlog.checkpoints import find
@@ -39,10 +39,11 @@ class Made:
 
 
 class Commits:
-    """Those in the storage of a run."""
+    """Those in the storage of a run. `has_named`: the undisturbed run had saves that are known as such."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, *, has_named: bool = False) -> None:
         self._storage = storage
+        self._has_named = has_named
         self._log = CommitLog(self._storage, _READER)
         self._known: list[Made] = []
         self._names: set[CheckpointName] = set()
@@ -77,7 +78,7 @@ class Commits:
         # Without a file that is known as a save, each file may be one.
         files = {path: hash_of("".join(known.content(path)).encode()) for path in known.files}
         save = {path: one for path, one in files.items() if not known.newest or is_in(path, known.newest)}
-        is_new = bool(save) and save != self._save
+        is_new = bool(save) and save != self._save and (bool(known.newest) or not self._has_named)
         contents = frozenset(files.values())
         new, self._save, self._contents = contents - self._contents, save, contents
         self._names |= sizes.keys()
@@ -96,6 +97,12 @@ class Commits:
 def new_saves(made: Sequence[Made]) -> Iterator[Made]:
     """The commits that have a new save."""
     return (one for one in made if one.is_new)
+
+
+def named(made: Sequence[Made]) -> list[Made]:
+    """The commits. If a file or folder in them is known as a save, no commit before it has a new one, such as a log."""
+    has_named = any(one.save for one in made)
+    return [replace(one, is_new=one.is_new and (bool(one.save) or not has_named)) for one in made]
 
 
 def saves_of(made: Sequence[Made]) -> frozenset[str]:

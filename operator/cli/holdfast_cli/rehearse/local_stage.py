@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from holdfast_cli.errors import CliError
-from holdfast_cli.rehearse.commits import Commits, new_saves, saves_of
+from holdfast_cli.rehearse.commits import Commits, named, new_saves, saves_of
 from holdfast_cli.rehearse.figures import printed, reported
 from holdfast_cli.rehearse.left import Interruption, Left, Start
 from holdfast_cli.rehearse.one_start import OneStart, end_all
@@ -38,6 +38,7 @@ class LocalStage:
     def __init__(self, program: Program, place: Place, reports: Reports, tell: Tell) -> None:
         adopt_orphans()  # so that no process of the program is missed when all of them are killed
         self.program, self.place, self.reports, self.tell = program, place, reports, tell
+        self._has_named = False  # the program has saves that are known as such
 
     def __enter__(self) -> Self:
         return self
@@ -67,7 +68,7 @@ class LocalStage:
         ends_at = time.monotonic() + self.program.longest
         self.reports.begin()
         store = FolderStorage(self.place.store(name) / JOB)
-        commits, starts, seen = Commits(store), list[Start](), list[Seen]()
+        commits, starts, seen = Commits(store, has_named=self._has_named), list[Start](), list[Seen]()
         not_tried: dict[Interruption, str] = {}
         outputs, said = list[Path](), ""
         while True:
@@ -87,7 +88,10 @@ class LocalStage:
         for left in plan[len(starts) - 1 :]:
             how = "came to its end" if code == 0 else f"ended with exit code {code}"
             not_tried.setdefault(left.kind, f"the program {how} before")
-        made = list(commits.read())
+        all_made = commits.read()
+        made = named(all_made)
+        seen = [one for one, commit in zip(seen, new_saves(all_made), strict=False) if commit in made]
+        self._has_named = self._has_named or any(one.save for one in made)
         folders = self.place.take_away(name)
         figures, starts, notes = printed(outputs, self.program.patterns, starts)
         if self.program.folder is None:  # what the launcher relays from other programs is a sample of their steps

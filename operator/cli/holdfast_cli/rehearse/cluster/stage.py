@@ -14,7 +14,7 @@ from holdfast_cli.rehearse.cluster.manifests import OnTier, make_run
 from holdfast_cli.rehearse.cluster.planning import BY_WRAPPER, attempts_of
 from holdfast_cli.rehearse.cluster.script import wrapping
 from holdfast_cli.rehearse.cluster.starts import starts_of
-from holdfast_cli.rehearse.commits import Commits, Made, new_saves, saves_of
+from holdfast_cli.rehearse.commits import Commits, Made, named, new_saves, saves_of
 from holdfast_cli.rehearse.figures import reported
 from holdfast_cli.rehearse.left import Interruption, Left
 from holdfast_cli.rehearse.outside import NotSaved
@@ -39,6 +39,7 @@ class ClusterStage:
     def __init__(self, api: ClusterApi, asked: OnTier, root: Path, tell: Tell) -> None:
         self._api, self._asked, self._root, self._tell = api, asked, root, tell
         self._number = 0
+        self._has_named = False  # the program has saves that are known as such
         self._seen: Sequence[Seen] = ()
 
     def undisturbed(self, name: str) -> Ran:
@@ -58,13 +59,15 @@ class ClusterStage:
         manifest = make_run(self._asked, self._number, wrapping(self._asked.folder, kills) if kills else ())
         storage = self._api.storage(manifest)
         made = self._api.create(manifest)
-        run = _Run(self._api, self._asked, name, plan, made=made, storage=storage, tell=self._tell)
+        commits_of = Commits(storage, has_named=self._has_named)
+        run = _Run(self._api, self._asked, name, plan, made=made, storage=storage, commits=commits_of, tell=self._tell)
         job = run.until_over()
         with explained(), storage.within(LAST_PATIENCE):
             newest = run.commits.newest()
-            commits = list(run.commits.read())
+            commits = named(run.commits.read())
             folders = self._folders(name, storage, newest)
             figures = reported(storage)
+        self._has_named = self._has_named or any(one.save for one in commits)
         starts, not_tried = starts_of(job.status, commits, plan, run.interrupted)
         not_tried |= {plan[number - 1].kind: why for number, why in run.refused.items()}
         left = Left(
@@ -110,12 +113,13 @@ class _Run:
         *,
         made: dict[str, Any],
         storage: RetryingStorage,
+        commits: Commits,
         tell: Tell,
     ) -> None:
         self._api, self._asked, self._plan, self._tell = api, asked, plan, tell
         self._run, self._storage = run, storage
         self._name, self._uid = str(made["metadata"]["name"]), str(made["metadata"]["uid"])
-        self.commits = Commits(storage)
+        self.commits = commits
         self.interrupted: dict[int, Interruption] = {}
         self.refused: dict[int, str] = {}
         self._due_since: dict[int, float] = {}
