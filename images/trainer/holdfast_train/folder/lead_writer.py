@@ -242,7 +242,7 @@ class LeadWriter(NodeWriter):
         """One look at all nodes; None if it failed."""
         self._reported.collect()
         try:
-            self._folder.look(self._reported.told)
+            self._folder.look(self._reported.told, self._reported.told_at)
         except (OSError, TooMuchError) as error:
             self._failed(f"checkpoint.folder: nothing is saved: {error}; see checkpoint.exclude; looking again")
             return None

@@ -3,6 +3,7 @@
 None of this decides what is committed. It names the save in HOLDFAST_NEWEST_CHECKPOINT, and the step of a commit.
 """
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -38,7 +39,7 @@ class NewestSave:
         self._has_begun = False  # the program, so what is there may be of it
         # By path: the step that was told last when the file changed, and the one before that.
         self._told_at: dict[str, tuple[int | None, int | None]] = {}
-        self._told_before: int | None = None
+        self._tolds: tuple[tuple[float, int], ...] = ()  # the last three steps that were told, and when
         self.told: int | None = None
         """The step that the program told last."""
 
@@ -66,16 +67,22 @@ class NewestSave:
         save = self._newest(own, [file.path for file in own if self._own.get(file.path) != file.signature], torn)
         return "" if save is None else save.path
 
-    def note_told(self, step: int, there: Mapping[str, File]) -> None:
-        """The program told `step`. What it had written of the files `there` before counts as old."""
+    def note_told(self, step: int, there: Mapping[str, File], at: float = 0.0) -> None:
+        """The program told `step` until `at`, in seconds since 1970; its output is read about once a second.
+
+        What it had written of the files `there` before its first step counts as old.
+        """
         if self.told is None and not self._has_begun:
             written = (path for path in self._told_at if path in there and path not in self._own)
             self._old |= {path: there[path].signature for path in written}
-        self._told_before, self.told = self.told, step
+        self._tolds = (*self._tolds[-2:], (at, step))
+        self.told = step
 
-    def note_changed(self, path: str) -> None:
-        """The file at `path` has changed just now."""
-        self._told_at[path] = self.told, self._told_before
+    def note_changed(self, path: str, at: float = math.inf) -> None:
+        """The file at `path` has changed at the time `at`. A step that was told only then may come after the save."""
+        known = self._tolds[:-1] if len(self._tolds) > 1 and at < self._tolds[-1][0] else self._tolds
+        steps = (None, None, *(step for _, step in known))
+        self._told_at[path] = steps[-1], steps[-2]
 
     def is_old(self, file: File, content: tuple[str, ...]) -> bool:
         """True if no save of this training wrote `file`."""

@@ -46,7 +46,7 @@ class NodeFolder:
         self.root = root
         self.looking = Looking(root, Rules(root, settings.folder_exclude, os.environ), settings.folder_quiet)
         self.newest = NewestSave(root, settings.folder_pattern)
-        self.moment = Moment(root, self.newest.note_changed, quiet=settings.folder_quiet)
+        self.moment = Moment(root, self._note_changed, quiet=settings.folder_quiet)
         # A job that was created again, and is not to go on with its checkpoints, does not know the folder.
         is_new = settings.resume != "Auto"
         self.note = Note(root, f"{storage.uri} {environment.identity.job_uid if is_new else ''}".rstrip())
@@ -88,11 +88,14 @@ class NodeFolder:
         there = {p: file for p, file in files.items() if p in saved and saved[p].file.signature == file.signature}
         self.moment.begin(files, there, beside_program=True)
 
-    def look(self, told: int | None = None) -> None:
-        """Look at the folder. `told`: the step that the program told last. OSError, TooMuchError."""
+    def _note_changed(self, path: str) -> None:
+        self.newest.note_changed(path, self.moment.files[path].mtime_ns / 1e9)
+
+    def look(self, told: int | None = None, told_at: float = 0.0) -> None:
+        """Look at the folder. `told`: the step that the program told last, and when. OSError, TooMuchError."""
         seen = self._last = self.looking.take()
         if told is not None and told != self.newest.told:
-            self.newest.note_told(told, self.moment.files)  # of the look before the first step
+            self.newest.note_told(told, self.moment.files, told_at)  # of the look before the first step
         self.moment.see(seen.files)
         self.note.see(seen.files)
 

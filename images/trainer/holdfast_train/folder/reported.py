@@ -38,13 +38,15 @@ class Reported:
         self._is_hurried = False
         self.resumed: int | None = 0
         self.told: int | None = None
-        """The step that was reported last."""
+        """The step that was reported last,"""
+        self.told_at = 0.0
+        """and when, in seconds since 1970."""
 
     def collect(self) -> None:
         """Take what was reported since the last call."""
         taken = list(self._taken())
         if taken:
-            self.told = taken[-1].step
+            self.told, self.told_at = taken[-1].step, taken[-1].at
         rows = [row for row in taken if row.values]
         if rows and self._recorder is None:
             self._recorder = self._started(rows[0].step)

@@ -183,6 +183,19 @@ def test_the_step(tmp_path: Path, path: str, state: int | None, told: int | None
     assert place.newest.step_at(place.index.newest, look(place.root).files) == step[0]
 
 
+@pytest.mark.parametrize(("saved_at", "step"), [(99.5, 20), (100.5, 30)])
+def test_a_step_that_was_read_after_the_save(tmp_path: Path, saved_at: float, step: int) -> None:
+    """Breaks if a quick program seems to begin before its checkpoint, whose step it had told only after the save."""
+    place = Seen(tmp_path)
+    place.start()
+    for number, at in ((10, 98.0), (20, 99.0), (30, 100.0)):
+        place.newest.note_told(number, {}, at)
+    archive(place.root / "last.pt")
+    place.newest.note_changed("last.pt", saved_at)
+    place.committed()
+    assert (place.index.step, place.index.step_from) == (step, OF_PROGRAM)
+
+
 def test_metrics_are_those_of_the_newest_save(tmp_path: Path) -> None:
     place = Seen(tmp_path)
     place.start()
