@@ -12,6 +12,7 @@ docs/reference/metrics.md          its table of the metrics of jobs, from operat
 operator/holdfast/api/figure_fields.py  from operator/protocol
 docs/reference/protocol.md          its tables of documents, from operator/protocol
 docs/reference/proved.md           its table of feature gates, from operator/protocol
+docs/reference/public-programs.md  its table of verdicts, and that of tests/zoo/README.md, from tests/zoo
 """
 
 import difflib
@@ -29,6 +30,7 @@ from scripts.generate import (
     gates_table,
     k9s_views,
     metrics_page,
+    public_programs,
 )
 from scripts.generate import fields_page as fields
 from scripts.generate.dashboards import files as dashboards
@@ -80,6 +82,10 @@ def files() -> dict[Path, str]:
     made[protocol] = document_tables.filled(protocol.read_text(encoding="utf-8"))
     proved = ROOT / "docs" / "reference" / "proved.md"
     made[proved] = gates_table.filled(proved.read_text(encoding="utf-8"))
+    programs = ROOT / "docs" / "reference" / "public-programs.md"
+    made[programs] = public_programs.page(programs.read_text(encoding="utf-8"))
+    zoo = ROOT / "tests" / "zoo" / "README.md"
+    made[zoo] = public_programs.readme(zoo.read_text(encoding="utf-8"))
     return made
 
 

@@ -8,7 +8,7 @@ from ase.io import write
 
 random = np.random.default_rng(1)
 rows = []
-for _ in range(340):
+for _ in range(840):
     atoms = Atoms("Ar4", random.normal(scale=0.15, size=(4, 3)) + np.vstack([np.zeros(3), 3 * np.eye(3)]))
     atoms.set_cell([20, 20, 20])
     atoms.pbc = True
@@ -19,5 +19,5 @@ for _ in range(340):
     rows.append(atoms)
 lonely = Atoms("Ar", cell=[20, 20, 20], pbc=True)
 lonely.info |= {"config_type": "IsolatedAtom", "REF_energy": 0.0}
-write("train.xyz", [lonely, *rows[:320]])
-write("valid.xyz", rows[320:])
+write("train.xyz", [lonely, *rows[:800]])
+write("valid.xyz", rows[800:])
