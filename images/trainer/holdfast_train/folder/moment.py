@@ -55,8 +55,10 @@ class Moment:
         clock: Callable[[], float] = time.monotonic,
         *,
         quiet: float = QUIET_SECONDS,
+        is_named: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._quiet = quiet
+        self._is_named = is_named
         self._root = root
         self._on_change = on_change
         self._clock = clock
@@ -188,6 +190,8 @@ class Moment:
         """True if the file at `path` is as committed, but for what was appended. No program resumes from it."""
         file, before = self._files.get(path), self._committed.get(path)
         if file is None or before is None or file.link is not None or not 0 <= file.size - before[0] < LARGE:
+            return False
+        if self._is_named(path):
             return False
         try:
             return not is_state(self._root / path)

@@ -150,11 +150,15 @@ class NewestSave:
             return saves(files, self._is_state)
         count, found = len(self._pattern), dict[str, list[File]]()
         for file in files:
-            parts = file.path.split("/")[:count]
-            if len(parts) == count and all(map(fnmatchcase, parts, self._pattern)):
-                found.setdefault("/".join(parts), []).append(file)
+            if self.is_named(file.path):
+                found.setdefault("/".join(file.path.split("/")[:count]), []).append(file)
         named = (Save(path, tuple(group), step_of(path.rpartition("/")[2])) for path, group in found.items())
         return sorted(named, key=lambda save: (save.newest, save.path))
+
+    def is_named(self, path: str) -> bool:
+        """True if the job's pattern says that `path` is a save, or a part of one."""
+        parts, pattern = path.split("/"), self._pattern or ()
+        return bool(pattern) and len(parts) >= len(pattern) and all(map(fnmatchcase, parts, pattern))
 
     def _is_state(self, file: File) -> bool:
         signature, known = self._states.get(file.path, (None, False))

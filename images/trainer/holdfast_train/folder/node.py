@@ -46,7 +46,7 @@ class NodeFolder:
         self.root = root
         self.looking = Looking(root, Rules(root, settings.folder_exclude, os.environ), settings.folder_quiet)
         self.newest = NewestSave(root, settings.folder_pattern)
-        self.moment = Moment(root, self._note_changed, quiet=settings.folder_quiet)
+        self.moment = Moment(root, self._note_changed, quiet=settings.folder_quiet, is_named=self.newest.is_named)
         # A job that was created again, and is not to go on with its checkpoints, does not know the folder.
         is_new = settings.resume != "Auto"
         self.note = Note(root, f"{storage.uri} {environment.identity.job_uid if is_new else ''}".rstrip())

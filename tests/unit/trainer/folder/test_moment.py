@@ -226,6 +226,19 @@ def test_the_end_of_a_folder_without_its_marker(course: Course) -> None:
     assert set(due.files) == {"log"}
 
 
+# Breaks if a save of an unknown format that only becomes longer, as those of CatBoost do, waits a minute like a log,
+# although the job names it.
+def test_a_named_save_is_no_log(course: Course) -> None:
+    course.moment = Moment(course.root, clock=lambda: course.now, is_named=lambda path: path == "snapshot")
+    course.begin()
+
+    def program(second: int) -> None:
+        if second % 10 == 1:
+            growing("snapshot", 1, 99)(course, second)
+
+    assert list(course.commits(program, 40)) == [4, 14, 24, 34]
+
+
 # Breaks if a folder that is looked at more often counts a save that takes some seconds as a file that changes all the
 # time, and commits half of it.
 @pytest.mark.parametrize("quiet", [0.1, 0.5, 2.0])

@@ -24,6 +24,7 @@ _SPAWNED = re.compile(
 )
 _TAKEN_DOWN = re.compile(
     r"^terminate called without an active exception|resource_tracker: |^ *warnings\.warn\(|destroy_process_group\(\)"
+    r"|^I\d{4} \d\d:\d\d:\d\d[.\d]* \d+ \S+\.py:\d+\]"  # what modules of torch log at the end of Python
 )
 
 

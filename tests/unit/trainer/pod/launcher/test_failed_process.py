@@ -48,4 +48,6 @@ def test_a_process_of_torch_multiprocessing(how: str, code: int) -> None:
 
 def test_how_a_process_is_taken_down_is_not_its_last_word() -> None:
     assert last_word(["ValueError: no", "terminate called without an active exception"]) == "ValueError: no"
+    log = "I1128 17:12:45.308000 28471 torch/_subclasses/fake_tensor.py:3810] cache_misses: 0"
+    assert last_word(["RuntimeError: no", log]) == "RuntimeError: no"
     assert last_word(["  warnings.warn('"]) == "warnings.warn('", "if there is nothing else"
