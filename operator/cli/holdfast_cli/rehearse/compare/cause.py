@@ -209,6 +209,15 @@ def _missing_file(evidence: Evidence) -> Cause | None:
     if not missing or not _is_complete(evidence.starts):
         return None
     what = missing[0].path if len(missing) == 1 else f"{missing[0].path} and {len(missing) - 1:,} more"
+    folders = {file.path.rpartition("/")[0] for file in missing}
+    crash = next((start for start in evidence.starts if start.ended_by is Interruption.CRASH_IN_SAVE), None)
+    is_part = any(file.form and file.path.rpartition("/")[0] in folders for file in evidence.files)
+    if crash is not None and len(folders) == 1 and "" not in folders and is_part:
+        return Cause(
+            "the program went on from a save that the crash had cut: it does not see that the save is not whole",
+            f"{what} {'is' if len(missing) == 1 else 'are'} missing, and other files of {folders.pop()} are there",
+            crash,
+        )
     return Cause(
         "a file that the program wrote before an interruption was not put back, or is not written again",
         f"both undisturbed runs have {what}, the rehearsed run has not",

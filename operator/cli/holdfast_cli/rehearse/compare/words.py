@@ -7,6 +7,7 @@ from holdfast_cli.rehearse.compare.cause import Cause, after_words, listed
 from holdfast_cli.rehearse.compare.difference import OTHER_BITS
 from holdfast_cli.rehearse.compare.findings import WRONG, Figure, File, Kind, Spot, Standing
 from holdfast_cli.rehearse.left import Left
+from holdfast_train.pod.launcher.failed_process import last_word
 
 SHOWN: Final = 3  # names in a line
 MOST_LINES: Final = 12  # of differences
@@ -32,7 +33,7 @@ def incomplete(run: Left) -> str:
     end = "was interrupted" if last.ended_by is not None else f"ended with exit code {last.exit_code}"
     said = [line for line in run.said.splitlines() if line.strip()]
     return f"the run {run.name!r} did not come to its end: start {last.number} {end}" + (
-        f"; it said: {said[-1].strip()[:200]}" if said else ""
+        f"; it said: {last_word(said)[:200]}" if said else ""
     )
 
 

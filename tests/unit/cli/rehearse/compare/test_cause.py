@@ -70,6 +70,15 @@ def test_a_run_that_fails() -> None:
     assert causes(losses(40), failed, files=(File("a.csv", Standing.MISSING),)) == []
 
 
+# Breaks if a save that a crash has cut is blamed on what Holdfast puts back.
+def test_a_save_that_was_cut() -> None:
+    files = (File("step-8/model.pth", Standing.EQUAL, "bytes"), File("step-8/config.json", Standing.MISSING))
+    (found,) = causes(losses(), interrupted(Interruption.CRASH_IN_SAVE), files=files)
+    assert "does not see that the save is not whole" in found.words
+    assert found.evidence == "step-8/config.json is missing, and other files of step-8 are there"
+    assert after_words(found.after) == "after the crash in a save that ended start 1"
+
+
 # Breaks if one figure is spoken of as of several, or several as of one.
 def test_one_and_many() -> None:
     both = {step: {**one, "acc": one["loss"]} for step, one in from_step(31).items()}
