@@ -29,7 +29,8 @@ class Program:
     `promise`: after an interruption the program ends `exact`, with the losses and weights of one that nobody
     interrupted; within the relative `tolerance`; or it only `resumes` from its newest save. `why` says where that is
     known from. `cause`: if a rehearsal does not say exact, what in the program is the cause. `package`: what its
-    version is taken from; by default the name. `pause`: seconds that our driver waits in each step, so that about two
+    version is taken from; by default the name. `pattern`: `checkpoint.pattern`, for saves whose
+    format is not known. `pause`: seconds that our driver waits in each step, so that about two
     seconds pass between two saves.
     """
 
@@ -52,6 +53,7 @@ class Program:
     saves_on_sigterm: bool = False
     pause: float = 0.0
     package: str = ""
+    pattern: str = ""
     cause: str = ""
     nodes: tuple[int, ...] = (1,)
 

@@ -10,7 +10,7 @@ MODEL = "python $data/language_model.py model data"
 LOSS = "'loss': '{loss}'"
 OPTIONS = (
     "--output_dir $folder --max_steps 64 --save_steps 8 --save_total_limit 3 --logging_steps 1 --use_cpu true "
-    "--per_device_train_batch_size 32 --seed 1 --bf16 false --report_to none --gradient_checkpointing false "
+    "--per_device_train_batch_size 16 --seed 1 --bf16 false --report_to none --gradient_checkpointing false "
     '${newest:+--resume_from_checkpoint "$newest"}'
 )
 

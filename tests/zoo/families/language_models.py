@@ -58,7 +58,7 @@ max_steps: 64
 save_steps: 8
 save_total_limit: 3
 logging_steps: 1
-per_device_train_batch_size: 32
+per_device_train_batch_size: 16
 learning_rate: 1.0e-3
 lora_rank: 8
 seed: 1

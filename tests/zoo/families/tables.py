@@ -34,6 +34,7 @@ PROGRAMS = (
         group="torch",
         command="exec python $drivers/catboost_loop.py $folder",
         saves=("snapshot",),
+        pattern="snapshot",
         resumed=r"(?s)\A(?!.*\n0:\tlearn).*\tlearn",
         final="final.npz",
         patterns=("{step}:*learn: {loss}",),

@@ -3,13 +3,13 @@
 from tests.zoo.program import DRIVERS, Program
 
 YOLO = (
-    "data=images/data.yaml epochs=8 batch=16 imgsz=128 workers=0 device=cpu seed=1 deterministic=True "
+    "data=images/data.yaml epochs=8 batch=16 imgsz=224 workers=0 device=cpu seed=1 deterministic=True "
     "project=$folder name=run exist_ok=True plots=False amp=False val=False"
 )
 CLIP = (
     "--model local-dir:model --train-data train.csv --dataset-type csv --csv-separator , --csv-img-key filepath "
     "--csv-caption-key title --batch-size 16 --epochs 8 --workers 0 --precision fp32 --device cpu --seed 1 --warmup 2 "
-    "--lr 1e-3 --log-every-n-steps 1 --logs $folder --name run --resume latest"
+    "--lr 1e-3 --log-every-n-steps 1 --logs $folder --name run "
 )
 
 PROGRAMS = (
@@ -34,7 +34,9 @@ PROGRAMS = (
         name="open-clip",
         group="torch",
         package="open-clip-torch",
-        command=f"exec python -m open_clip_train.main {CLIP}",
+        # Not `--resume latest`: that takes a save also if a crash has cut it.
+        command=f'exec python -m open_clip_train.main {CLIP} ${{newest:+--resume "$newest"}}',
+        takes_newest=True,
         prepare_command="python $data/images.py images && python $data/for_open_clip.py model",
         saves=("run/checkpoints/epoch_*.pt",),
         resumed="=> resuming checkpoint",
