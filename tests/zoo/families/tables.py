@@ -10,7 +10,7 @@ PROGRAMS = (
         saves=("model_*.ubj",),
         resumed=r"resumed at round \d+",
         final="final.ubj",
-        patterns=("[{step}] train-logloss:{loss}",),
+        patterns=("round {step} loss={loss}",),
         steps=240,
         pause=0.08,
         promise="exact",

@@ -3,6 +3,7 @@
 It trains a UNet of diffusers to remove noise.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -25,11 +26,12 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 loader = DataLoader(TensorDataset(torch.randn(1280, 1, 16, 16)), batch_size=16, shuffle=True)
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
 noise_of = DDPMScheduler(num_train_timesteps=100)
-saves = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+# The newest save that is whole: a crash can cut the one with the newest name.
+newest = os.environ.get("HOLDFAST_NEWEST_CHECKPOINT")
 step = 0
-if saves:
-    accelerator.load_state(str(saves[-1]))
-    step = int(saves[-1].name.split("-")[1])
+if newest:
+    accelerator.load_state(newest)
+    step = int(Path(newest).name.split("-")[1])
     print(f"resumed at step {step}", flush=True)
 for (images,) in accelerator.skip_first_batches(loader, step) if step else loader:
     pause()

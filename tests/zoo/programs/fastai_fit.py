@@ -1,5 +1,6 @@
 """fastai with its own SaveModelCallback: fastai_fit.py FOLDER."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -20,10 +21,11 @@ model = torch.nn.Sequential(torch.nn.Linear(100, 640), torch.nn.ReLU(), torch.nn
                             torch.nn.Linear(640, 1))  # fmt: skip
 model.register_forward_pre_hook(pause)
 learner = Learner(DataLoaders(loader, loader), model, loss_func=torch.nn.MSELoss(), path=folder, model_dir=".")
-saves = sorted(folder.glob("model_*.pth"), key=lambda path: int(path.stem.split("_")[1]))
-start = int(saves[-1].stem.split("_")[1]) + 1 if saves else 0
-if saves:
-    learner.load(saves[-1].stem, with_opt=True)
+# The newest save that is whole: a crash can cut the one with the newest name.
+newest = os.environ.get("HOLDFAST_NEWEST_CHECKPOINT")
+start = int(Path(newest).stem.split("_")[1]) + 1 if newest else 0
+if newest:
+    learner.load(Path(newest).stem, with_opt=True)
     print(f"resumed at epoch {start}", flush=True)
 with learner.no_bar():
     # `start_epoch` leaves out the epochs that are done.

@@ -1,5 +1,6 @@
 """Stable-Baselines3 with its own CheckpointCallback: stable_baselines.py FOLDER."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -24,9 +25,10 @@ class Pause(BaseCallback):
 
 
 folder = Path(sys.argv[1])
-saves = sorted(folder.glob("ppo_*_steps.zip"), key=lambda path: int(path.stem.split("_")[1]))
-if saves:
-    model = PPO.load(saves[-1], env=gymnasium.make("CartPole-v1"), device="cpu")
+# The newest save that is whole: a crash can cut the one with the newest name.
+newest = os.environ.get("HOLDFAST_NEWEST_CHECKPOINT")
+if newest:
+    model = PPO.load(newest, env=gymnasium.make("CartPole-v1"), device="cpu")
     print(f"resumed at step {model.num_timesteps}", flush=True)
 else:
     model = PPO("MlpPolicy", "CartPole-v1", seed=1, n_steps=1024, verbose=1, device="cpu")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import xgboost
 from pause import pause
-from xgboost.callback import EvaluationMonitor, TrainingCallback, TrainingCheckPoint
+from xgboost.callback import TrainingCallback, TrainingCheckPoint
 
 ROUNDS = 240
 folder = Path(sys.argv[1])
@@ -16,11 +16,12 @@ y = (x[:, 0] * x[:, 1] + np.sin(x[:, 2]) + 0.1 * random.normal(size=40_000) > 0)
 data = xgboost.DMatrix(x, y)
 
 
-class Pause(TrainingCallback):
-    """Pause in each step."""
+class Say(TrainingCallback):
+    """Print the round of the whole model: XGBoost itself counts from 0 again when it goes on."""
 
     def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: dict) -> bool:
         pause()
+        print(f"round {model.num_boosted_rounds()} loss={evals_log['train']['logloss'][-1]:.6f}", flush=True)
         return False
 
 
@@ -43,6 +44,6 @@ model = xgboost.train(
     xgb_model=model,
     evals=[(data, "train")],
     verbose_eval=False,
-    callbacks=[Pause(), EvaluationMonitor(period=5), TrainingCheckPoint(folder, name="model", interval=30)],
+    callbacks=[Say(), TrainingCheckPoint(folder, name="model", interval=30)],
 )
 model.save_model(folder / "final.ubj")
