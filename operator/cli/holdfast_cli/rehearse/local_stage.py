@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -96,8 +97,9 @@ class LocalStage:
         figures, starts, notes = printed(outputs, self.program.patterns, starts)
         if self.program.folder is None:  # what the launcher relays from other programs is a sample of their steps
             figures, notes = reported(store), ()
+        has = Left(name, store, folders, figures, tuple(starts), saves_in(folders, made), saves_of(made), said=said)
         return Ran(
-            Left(name, store, folders, figures, tuple(starts), saves_in(folders, made), saves_of(made), said=said),
+            replace(has, is_sampled=bool(notes)),
             seen,
             made,
             not_tried,

@@ -58,8 +58,9 @@ def _plan(kinds: Sequence[Interruption], undisturbed: Ran) -> list[Planned]:
         raise CliError(
             f"{len(seen)} {'save was' if len(seen) == 1 else 'saves were'} committed while the program ran; "
             f"{', '.join(kinds)} need at least {needed(kinds)}",
-            hint="let it save more often, or train longer; a save is committed some seconds after its last write, so "
-            "saves that follow each other faster count as one. Or try fewer interruptions, such as --with notice",
+            hint="let it save more often, or train longer; a save is committed 2 s after its last write, and 6 s "
+            "after it if the format of a file is not known, so saves that follow each other faster count as one "
+            "(--quiet makes that shorter). Or try fewer interruptions, such as --with notice",
         )
     return [Planned(kind, due) for kind, due in zip(kinds, schedule(seen, kinds), strict=True)]
 

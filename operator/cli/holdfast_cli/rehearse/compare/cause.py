@@ -20,7 +20,7 @@ _AFTER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the rules look at. `goal`: the last step of the reference; None if it has reported no step."""
+    """What the rules look at. `goal`: the last step of the reference; None if it is not known."""
 
     figures: Sequence[Figure]
     files: Sequence[File]

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from holdfast_cli.rehearse.compare.difference import Difference, Effort, difference
+from holdfast_cli.rehearse.compare.figures import is_history_of_times
 from holdfast_cli.rehearse.compare.findings import WRONG, File, Kind, Spot, Standing
 from holdfast_cli.rehearse.compare.reading import elements
 from holdfast_cli.rehearse.compare.reading.values import Contents, Raw, Tensor, Value
@@ -33,6 +34,8 @@ def compare_contents(path: str, reference: Contents, again: Contents, rehearsed:
     names = dict.fromkeys((*reference.values, *again.values, *rehearsed.values))
     for name in names:
         found = _spot(name, reference, again, rehearsed, effort)
+        if found.noise is not None and found.kind is Kind.WEIGHT and is_history_of_times(name):
+            found = replace(found, kind=Kind.NUMBER)
         weights += found.kind is Kind.WEIGHT and all(name in run.values for run in (reference, again, rehearsed))
         if found.noise is not None:
             noisy.add(name)

@@ -37,7 +37,16 @@ def _order(figure: Figure) -> tuple[bool, int, bool, str]:
 
 def is_time(name: str) -> bool:
     """True if the name of a figure says that it is a time, a rate or an amount of memory."""
-    return name in _MEASURED or any(word.lower() in _TIMES for word in _WORD.findall(name))
+    return name in _MEASURED or not _TIMES.isdisjoint(_words(name))
+
+
+def is_history_of_times(place: str) -> bool:
+    """True if the place in a file says that what is there is a log of times: a tensor of them is no weight."""
+    return is_time(place) and not {"log", "logs", "history"}.isdisjoint(_words(place))
+
+
+def _words(name: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(name)}
 
 
 def _of(run: Series, name: str) -> dict[int, float]:

@@ -75,13 +75,14 @@ def judge(runs: Runs, figures: Sequence[Figure], files: Sequence[File], toleranc
     """The verdict on what was found."""
     goal = max(runs.reference.figures, default=None)
     goal = max((start.last for start in runs.reference.starts if start.last is not None), default=goal)
+    is_known = not (runs.reference.is_sampled or runs.rehearsed.is_sampled)
     figures = [excused(figure, files, runs.rehearsed.starts) for figure in figures]
     files = [_with_excused(file, figures) for file in files]
     kind, headline, reasons = _decide(runs, figures, files, tolerance)
     excuses = words.excused(figures)
     if kind in (Outcome.EXACT, Outcome.WITHIN_TOLERANCE):
         headline, excuses = "; ".join([headline, *excuses]), []
-    causes = likely(Evidence(figures, files, runs.rehearsed.starts, goal))
+    causes = likely(Evidence(figures, files, runs.rehearsed.starts, goal if is_known else None))
     is_wrong = kind in (Outcome.DIFFERS, Outcome.FAILED)
     return Verdict(
         kind,

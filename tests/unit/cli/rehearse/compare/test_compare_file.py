@@ -49,6 +49,15 @@ def test_noise_of_a_tensor(other: float, is_near: bool) -> None:
     assert of.places[0].is_near is is_near
 
 
+# Breaks if a log of times that a save has counts as weights that the program does not set a seed for, or if a weight
+# is taken for such a log because of its name.
+@pytest.mark.parametrize(("name", "is_weight"), [("hub.train/time._log_history", False), ("time_embed.weight", True)])
+def test_a_log_of_times_is_no_weight(name: str, is_weight: bool) -> None:
+    runs = (Contents("x", {name: weights(number).values["w"]}) for number in (1.0, 2.0, 3.0))
+    of = found(*runs)
+    assert (of.places[0].standing, of.noisy_weights) == (Standing.NOISE, int(is_weight))
+
+
 def log(rows: list[int], *, time: float = 0.0, form: str = "json") -> str:
     """A log of these steps, with the time of each row."""
     if form == "json":

@@ -179,6 +179,17 @@ def test_a_training_that_goes_on() -> None:
     assert verdict(None, EQUAL, runs=Runs(runs[0], runs[1], sampled)).kind is Outcome.EXACT
 
 
+# Breaks if a program that reports its steps now and then is blamed for a last report that came at a later step.
+@pytest.mark.parametrize("is_sampled", [True, False])
+def test_a_last_report_that_comes_later(is_sampled: bool) -> None:
+    reference, again, rehearsed = (
+        left(name, starts=(replace(interrupted()[1], last=last),)) for name, last in (("a", 58), ("b", 58), ("c", 64))
+    )
+    runs = Runs(replace(reference, is_sampled=is_sampled), again, replace(rehearsed, is_sampled=is_sampled))
+    found = verdict(None, EQUAL, TEXT, runs=runs)
+    assert any("counts the steps to do" in cause.words for cause in found.causes) is not is_sampled
+
+
 # Breaks if the mean of fewer steps, in the first report after a resume, is taken for a training that differs.
 def test_a_mean_since_the_last_report() -> None:
     amount = Difference(0.6, 0.9, 0.9, is_float=True)
