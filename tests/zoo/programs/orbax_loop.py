@@ -11,7 +11,7 @@ import optax
 import orbax.checkpoint as ocp
 from pause import pause
 
-STEPS = 160
+STEPS = 120
 
 
 class Model(nn.Module):
