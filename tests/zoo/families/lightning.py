@@ -45,6 +45,7 @@ PROGRAMS = (
             "Lightning restores weights, optimizer and loops at the end of an epoch, but no state of random generators "
             "(documentation: Saving and loading checkpoints): the data are shuffled in another order."
         ),
+        cause="Lightning saves no random generators: the order of the data, and dropout, are others after a resume",
     ),
     Program(
         name="lightning-fabric",

@@ -36,5 +36,6 @@ PROGRAMS = (
         steps=8,
         promise="resumes",
         why="A save has the weights alone: the optimizer begins again (documentation of `spacy pretrain`).",
+        cause="a save of `spacy pretrain` has the weights alone, so the optimizer begins again",
     ),
 )

@@ -7,14 +7,14 @@ from nnunetv2.training.nnUNetTrainer.nnUNetTrainer import nnUNetTrainer
 
 
 class ShortTrainer(nnUNetTrainer):
-    """Eight epochs of forty steps."""
+    """Eight epochs of ten steps."""
 
     # nnU-Net asks for the parameters by these names.
     def __init__(
         self, plans: dict[str, Any], configuration: str, fold: int, dataset_json: dict[str, Any], device: torch.device
     ) -> None:
         super().__init__(plans, configuration, fold, dataset_json, device)
-        self.num_epochs, self.num_iterations_per_epoch, self.num_val_iterations_per_epoch = 8, 40, 1
+        self.num_epochs, self.num_iterations_per_epoch, self.num_val_iterations_per_epoch = 8, 10, 1
         self.save_every = 1
 
     def perform_actual_validation(self, save_probabilities: bool = False) -> None:
