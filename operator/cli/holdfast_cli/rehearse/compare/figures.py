@@ -41,7 +41,7 @@ def is_time(name: str) -> bool:
 
 
 def is_history_of_times(place: str) -> bool:
-    """True if the place in a file says that what is there is a log of times: a tensor of them is no weight."""
+    """True if the place in a file says that what is there is a log of times, not a weight."""
     return is_time(place) and not {"log", "logs", "history"}.isdisjoint(_words(place))
 
 
