@@ -130,11 +130,15 @@ PROGRAMS = (
         saves=("save/CKPT*",),
         resumed=r"(?s)\A(?!.*epoch begins: 1\n).*epoch begins: [2-9]",
         final="final.pt",
-        patterns=("epoch {step}/{total} loss={loss}",),
-        steps=8,
+        patterns=("step {step}/{total} loss={loss}",),
+        steps=400,
         pause=0.045,
         promise="exact",
         why="The Checkpointer keeps all that is registered: weights, optimizer and epoch; the data are not shuffled.",
+        cause=(
+            "`Checkpointer` writes `CKPT.yaml`, by which it finds a save, before the weights: after a crash between "
+            "them it loads the save that is cut"
+        ),
     ),
     Program(
         name="pykeen",

@@ -25,11 +25,13 @@ class Regression(sb.Brain):
     def compute_objectives(self, predictions: torch.Tensor, batch: list[torch.Tensor], stage: sb.Stage) -> torch.Tensor:
         return torch.nn.functional.mse_loss(predictions, batch[1])
 
+    def on_fit_batch_end(self, batch: object, outputs: object, loss: torch.Tensor, should_step: bool) -> None:
+        print(f"step {self.optimizer_step}/{50 * EPOCHS} loss={loss.item():.6f}", flush=True)
+
     def on_stage_start(self, stage: sb.Stage, epoch: int | None = None) -> None:
         print(f"epoch begins: {epoch}", flush=True)
 
     def on_stage_end(self, stage: sb.Stage, stage_loss: float, epoch: int | None = None) -> None:
-        print(f"epoch {epoch}/{EPOCHS} loss={stage_loss:.6f}", flush=True)
         if stage == sb.Stage.TRAIN:
             self.checkpointer.save_and_keep_only(meta={"epoch": epoch}, num_to_keep=3)
 
