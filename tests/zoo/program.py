@@ -28,10 +28,11 @@ class Program:
 
     `promise`: after an interruption the program ends `exact`, with the losses and weights of one that nobody
     interrupted; within the relative `tolerance`; or it only `resumes` from its newest save. `why` says where that is
-    known from. `cause`: if a rehearsal does not say exact, what in the program is the cause. `package`: what its
-    version is taken from; by default the name. `pattern`: `checkpoint.pattern`, for saves whose
-    format is not known. `pause`: seconds that our driver waits in each step, so that about two
-    seconds pass between two saves.
+    known from. `cause`: if a rehearsal does not say exact, what in the program is the cause.
+
+    `package`: what its version is taken from; by default the name. `pattern`: `checkpoint.pattern`, for saves whose
+    format is not known. `ignore`: files that are not compared, such as one with the options of the last start. `pause`:
+    seconds that our driver waits in each step, so that two seconds or more pass between two saves.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Program:
     pause: float = 0.0
     package: str = ""
     pattern: str = ""
+    ignore: tuple[str, ...] = ()
     cause: str = ""
     nodes: tuple[int, ...] = (1,)
 
