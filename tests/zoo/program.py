@@ -31,8 +31,9 @@ class Program:
     known from. `cause`: if a rehearsal does not say exact, what in the program is the cause.
 
     `package`: what its version is taken from; by default the name. `pattern`: `checkpoint.pattern`, for saves whose
-    format is not known. `ignore`: files that are not compared, such as one with the options of the last start. `pause`:
-    seconds that our driver waits in each step, so that two seconds or more pass between two saves.
+    format is not known. `exclude`: `checkpoint.exclude`. `ignore`: files that are not compared, such as one with the
+    options of the last start. `pause`: seconds that our driver waits in each step, so that two seconds or more pass
+    between two saves.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Program:
     pause: float = 0.0
     package: str = ""
     pattern: str = ""
+    exclude: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     cause: str = ""
     nodes: tuple[int, ...] = (1,)

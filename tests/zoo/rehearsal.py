@@ -57,6 +57,7 @@ def command(program: Program, work: Path) -> list[str]:
     quiet = "1s" if tells else "300ms"
     options = ["--folder", str(program.folder_in(work)), "--quiet", quiet, "-o", "json"]
     options += [f"--progress={pattern}" for pattern in program.patterns if tells]
+    options += [f"--exclude={pattern}" for pattern in program.exclude]
     options += [f"--ignore={pattern}" for pattern in program.ignore]
     options += ["--pattern", program.pattern] if program.pattern else []
     if program.promise == "tolerance":

@@ -35,6 +35,7 @@ PROGRAMS = (
         command="exec python $drivers/catboost_loop.py $folder",
         saves=("snapshot",),
         pattern="snapshot",
+        exclude=("catboost_training.json",),  # a log, whose format says all the time that it is not whole
         resumed=r"(?s)\A(?!.*\n0:\tlearn).*\tlearn",
         final="final.npz",
         patterns=("{step}:*learn: {loss}",),
