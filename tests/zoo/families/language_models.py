@@ -136,8 +136,12 @@ PROGRAMS = (
         final="adapter_model.safetensors",
         patterns=("'loss': '{loss}'",),
         steps=64,
-        promise="exact",
+        promise="resumes",
         why="It trains with the Trainer of transformers.",
+        cause=(
+            "the Trainer of transformers adds up `train_loss`, the mean of all steps at the end, from the resume on "
+            "(`_total_loss_scalar` is in no save). The losses by step and the weights are equal"
+        ),
     ),
     Program(
         name="litgpt-pretrain",
