@@ -193,6 +193,11 @@ def _only_state(evidence: Evidence) -> Cause | None:
     path, place = places[0]
     name = place.place or "a value"
     file = next(file for file in evidence.files if file.path == path)
+    if is_exact and place.kind is Kind.WEIGHT and not file.is_newest:
+        return Cause(
+            f"{path} was written again after an interruption, with other tensors than the first time",
+            f"all tensors of the newest save are equal, and {name} of {path} differs",
+        )
     if place.kind is Kind.WEIGHT and not file.equal.get(Kind.WEIGHT):
         return Cause(
             "the difference began after the last report, or is too small for the figures to show it",

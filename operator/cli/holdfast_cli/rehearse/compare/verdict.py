@@ -301,7 +301,7 @@ def _end(runs: Runs) -> list[str]:
 
 def _notes_on_saves(runs: Runs) -> Iterator[str]:
     reference, again = runs.reference.saves, runs.again.saves
-    if reference and again and reference[-1] != again[-1]:
+    if reference and again and not (reference[-1] in again and again[-1] in reference):
         yield (
             f"the newest saves of the undisturbed runs have different names, {reference[-1]} and {again[-1]}: saves "
             f"whose names depend on the time cannot be compared"

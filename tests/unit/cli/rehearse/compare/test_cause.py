@@ -70,6 +70,15 @@ def test_a_run_that_fails() -> None:
     assert causes(losses(40), failed, files=(File("a.csv", Standing.MISSING),)) == []
 
 
+# Breaks if nobody says that a save was written twice: a library may save again what it has passed over.
+def test_an_older_save_that_was_written_again() -> None:
+    place = Spot("w", Standing.DIFFERS, Kind.WEIGHT)
+    older = File("model_0.pth", Standing.DIFFERS, "archive", places=(place,), weights=1)
+    newest = File("model_7.pth", Standing.EQUAL, "archive", is_newest=True, equal={Kind.WEIGHT: 1}, weights=1)
+    (found,) = causes(losses(), files=(older, newest))
+    assert found.words == "model_0.pth was written again after an interruption, with other tensors than the first time"
+
+
 # Breaks if a save that a crash has cut is blamed on what Holdfast puts back.
 def test_a_save_that_was_cut() -> None:
     files = (File("step-8/model.pth", Standing.EQUAL, "bytes"), File("step-8/config.json", Standing.MISSING))

@@ -167,6 +167,7 @@ def test_newest_saves() -> None:
     dated = of("run-1201", "run-1202", "run-1203")
     assert dated.kind is Outcome.EXACT
     assert "names depend on the time cannot be compared" in dated.notes[0]
+    assert of("s-60 last", "last s-60", "s-60 last").notes == (), "two saves of one moment"
 
 
 # Breaks if a program passes that trains on after its end, because it counts its steps, or its patience, anew.
