@@ -10,6 +10,7 @@ from tests.zoo.results import noted
 from tests.zoo.table import PROGRAMS
 
 SOURCE = "tests/zoo/results.json"
+MOST = 120  # characters of a headline that are shown
 KINDS = ("notice", "crash", "crash-in-save", "lost-node")
 
 
@@ -50,10 +51,15 @@ def _verdict(result: Mapping[str, Any]) -> str:
 
 def _row(program: Program, result: Mapping[str, Any]) -> str:
     words = result["headline"].partition(": ")[2] or result["headline"]
-    is_exact = result["verdict"] == "exact"
-    words = f"{words}. Cause: {program.cause}" if program.cause and not is_exact else words
+    cause = program.cause or program.why.removesuffix(".")
+    words = words if result["verdict"] == "exact" else f"{_short(words)}. Cause: {cause}"
     package = f"{program.package or program.name} {result['version']}"
     again = [result["stepsAgain"].get(kind) for kind in KINDS]
     steps = ", ".join("?" if count is None else str(count) for count in again)
     cells = (f"`{program.name}`", package, _verdict(result), words, "" if set(again) == {None} else steps)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _short(words: str) -> str:
+    """A headline without its numbers, if it is long."""
+    return words if len(words) <= MOST else words.partition(": ")[0]
