@@ -76,6 +76,8 @@ def known(words: list[str]) -> str | None:
     command: Any = typer.main.get_command(app)
     context = command.make_context("holdfast", [], resilient_parsing=True)
     for word in words:
+        if word == "--":  # what follows is a command of the user
+            return None
         if word.startswith("--"):
             if not any(word.split("=")[0] in (*p.opts, *p.secondary_opts) for p in command.params):
                 return f"{context.command_path} has no option {word}"
