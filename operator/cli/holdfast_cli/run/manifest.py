@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from posixpath import normpath
 from typing import Any, Final
 
 from holdfast.api.errors import ScalarError
@@ -80,10 +81,17 @@ def _needed(value: Any, what: str, option: str) -> Any:
 
 
 def _in_code(folder: str | None) -> str | None:
-    """An absolute path as it is; another one below the folder of the program."""
-    if folder is None or folder.startswith("/"):
-        return folder
-    return f"{CODE_PATH}/{folder.removeprefix('./').rstrip('/')}"
+    """The path in the pod: a relative one is below the folder of the program. CliError for that folder itself."""
+    if folder is None:
+        return None
+    path = normpath(f"{CODE_PATH}/{folder}" if not folder.startswith("/") else folder)
+    if path == CODE_PATH or not folder:
+        raise CliError(
+            f"--folder {folder}: the program writes its saves into the folder of its own files, which are read-only",
+            code=ExitCode.USAGE,
+            hint="let it write into a folder below, such as --folder outputs",
+        )
+    return path
 
 
 def _deadline(text: str | None, now: datetime) -> str | None:

@@ -52,6 +52,7 @@ def test_the_least_that_is_needed() -> None:
         ({"folder": "outputs"}, "checkpoint.folder", "/code/outputs"),
         ({"folder": "./outputs/"}, "checkpoint.folder", "/code/outputs"),
         ({"folder": "/outputs"}, "checkpoint.folder", "/outputs"),
+        ({"folder": "a/../outputs"}, "checkpoint.folder", "/code/outputs"),
         ({"steps": 900}, "goal.steps", 900),
         ({"progress": ["step {step}"]}, "progress.patterns", ["step {step}"]),
     ],
@@ -71,6 +72,14 @@ def test_what_is_missing(field: str, words: str) -> None:
     with pytest.raises(CliError, match="is missing") as caught:
         made(**{field: None})
     assert words in str(caught.value.hint)
+
+
+# Breaks if the saves of a program are its own read-only files, which no start could put back.
+@pytest.mark.parametrize("folder", [".", "./", "/code", "/code/", "outputs/.."])
+def test_the_folder_of_the_program_is_no_place_for_saves(folder: str) -> None:
+    with pytest.raises(CliError, match="read-only") as caught:
+        made(folder=folder)
+    assert "--folder outputs" in caught.value.hint
 
 
 def test_a_claim_cannot_take_the_code() -> None:
