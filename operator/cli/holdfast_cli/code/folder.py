@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 from holdfast_cli.code.ignored import SECRET, Ignored, Layers, mark_of
 from holdfast_cli.code.secrets import LOOKS_AT, looks_secret
-from holdfast_cli.errors import CliError
-from holdfast_cli.storage.address import explained
+from holdfast_cli.errors import CliError, unreadable
 from holdfast_train.code.archive import BLOCK, open_file
 from holdfast_train.code.tree import (
     MOST_BYTES,
@@ -26,6 +25,7 @@ from holdfast_train.code.tree import (
     content_hash,
     tree_hash,
 )
+from holdfast_train.errors import CodeError
 from holdfast_train.exchange.progress_bar import format_size
 
 THREADS: Final = 8
@@ -72,16 +72,17 @@ def select(root: Path, exclude: Sequence[str] = (), done: Callable[[int], None] 
     CliError: it is too large, a file cannot be read or sent, or nothing is left.
     """
     try:
-        with explained():
-            seen, left_out = _look(root, Ignored(root, exclude))
-            _check_size(seen)
-            with ThreadPoolExecutor(THREADS, "holdfast-code") as pool:
-                found = list(pool.map(lambda one: _entry(root, one, done), seen))
-            entries = tuple(entry for entry in found if entry is not None)
-            secrets = [LeftOut(one.path, SECRET) for one, entry in zip(seen, found, strict=True) if entry is None]
-            check_tree(entries)
+        seen, left_out = _look(root, Ignored(root, exclude))
+        _check_size(seen)
+        with ThreadPoolExecutor(THREADS, "holdfast-code") as pool:
+            found = list(pool.map(lambda one: _entry(root, one, done), seen))
+        entries = tuple(entry for entry in found if entry is not None)
+        secrets = [LeftOut(one.path, SECRET) for one, entry in zip(seen, found, strict=True) if entry is None]
+        check_tree(entries)
     except OSError as error:
-        raise CliError(f"{error.filename or root} cannot be read: {error.strerror}", hint=HINT) from error
+        raise unreadable(error.filename or root, error, hint=HINT) from error
+    except CodeError as error:
+        raise CliError(str(error), hint=HINT) from error
     if not entries:
         raise CliError(f"no file of {root} is left to send", hint="holdfast run --dir names the folder of the program")
     return Selection(root, entries, tuple(sorted([*left_out, *secrets])))

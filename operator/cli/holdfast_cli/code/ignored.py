@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from pathspec import GitIgnoreSpec
 
-from holdfast_cli.errors import CliError
+from holdfast_cli.errors import CliError, unreadable
 
 GIT: Final = ".gitignore"
 OWN: Final = ".holdfastignore"
@@ -107,4 +107,4 @@ def _lines(path: Path) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise CliError(f"{path} cannot be read: {error.strerror}") from error
+        raise unreadable(path, error) from error

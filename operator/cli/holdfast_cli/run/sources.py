@@ -11,7 +11,7 @@ from holdfast.api.errors import shown
 from holdfast.api.model import Model
 from holdfast.api.problems import spec_error
 from holdfast.api.storage import Storage
-from holdfast_cli.errors import CliError, ExitCode
+from holdfast_cli.errors import CliError, ExitCode, unreadable
 from holdfast_cli.run.wanted import Wanted
 
 AnyModel = TypeVar("AnyModel", bound=Model)
@@ -66,7 +66,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise CliError(f"{path} cannot be read: {error.strerror}") from error
+        raise unreadable(path, error) from error
     if len(data) > MOST_BYTES:
         raise CliError(f"{path} has over {MOST_BYTES} bytes", code=ExitCode.USAGE)
     try:
