@@ -38,6 +38,7 @@ from holdfast_cli.storage.in_thread import in_thread
 from holdfast_cli.storage.options import Addressing, Ca, Endpoint, Proxy, Region
 from holdfast_cli.terminal.console import console, error_console
 from holdfast_cli.terminal.output import Format, Output, write
+from holdfast_cli.trial_jobs.code import copy_code
 from holdfast_train.exchange.lines import printable
 from holdfast_train.format.names import CheckpointName
 from holdfast_train.storage.base import join_uri
@@ -204,7 +205,8 @@ async def _prepare(client: Client, job: TrainingJob, asked: Asked) -> tuple[dict
         open_storage(place)  # says what is wrong with an address
     wish = replace(asked.wish, checkpoint=checkpoint, destination=place)
     manifest = package_job(job, await job_api.grid(client, job), wish, datetime.now(UTC))
-    TrainingJob.parse(manifest)  # names each wrong field before anything is created
+    made = TrainingJob.parse(manifest)  # names each wrong field before anything is created
+    await copy_code(client, job, made, asked.where)  # also for --print: the job is applied later
     return manifest, place
 
 

@@ -15,8 +15,8 @@ LONGEST_NAME: Final = 40
 KEPT_FOR: Final = "7d"
 PATTERN: Final = "step {step} of {total}: *"
 _KEPT: Final = (
-    "image", "imagePullPolicy", "imagePullSecrets", "workingDir", "env", "envFrom", "volumes", "data", "resources",
-    "securityContext",
+    "image", "imagePullPolicy", "imagePullSecrets", "workingDir", "env", "envFrom", "volumes", "code", "data",
+    "resources", "securityContext",
 )  # fmt: skip
 # Of holdfast-train. What it says with 3, no answer of the storage, may pass; the rest comes again each time.
 _FINAL_CODES: Final = (1, 2, 4, 5, 127)

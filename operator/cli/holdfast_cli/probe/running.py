@@ -26,10 +26,11 @@ from holdfast_cli.probe.measure import (
     pace_of_status,
     samples_of_rows,
 )
+from holdfast_cli.storage.address import Where
 from holdfast_cli.storage.history import history_of
 from holdfast_cli.terminal import formats
 from holdfast_cli.trial_jobs.cleaning import Cleaner
-from holdfast_cli.trial_jobs.code import copy_code
+from holdfast_cli.trial_jobs.code import copy_code, in_namespace
 from holdfast_protocol.figures import UNKNOWN, Figures
 
 TICK: Final = 0.5  # seconds between two looks at the clock
@@ -80,7 +81,8 @@ class Running:
 
     async def _create(self, probe: Probe) -> dict[str, Any]:
         cleaner = self._cleaner
-        await copy_code(self._client, cleaner.namespace, cleaner.raw, probe.manifest, cleaner.endpoint)
+        own, made = in_namespace(cleaner.raw, cleaner.namespace), in_namespace(probe.manifest, cleaner.namespace)
+        await copy_code(self._client, own, made, Where(probe.name, endpoint=cleaner.endpoint))
         path = job_api.jobs_path(cleaner.namespace)
         try:
             return await self._client.request("POST", path, body=probe.manifest)

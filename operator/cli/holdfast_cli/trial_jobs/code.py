@@ -1,6 +1,7 @@
-"""The program's folder for jobs like the user's: `trainer.code` is stored beside the checkpoints of each job."""
+"""The folder of a program, for other jobs that run it: `trainer.code` is stored beside the checkpoints of each job."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.api.objects import TrainingJob
@@ -11,24 +12,25 @@ from holdfast_train.code.store import copy
 
 PATIENCE: Final = 30.0  # seconds that the storage may not answer
 
-Raw = Mapping[str, Any]
 
-
-async def copy_code(client: Client, namespace: str, raw: Raw, manifest: Raw, endpoint: str | None) -> None:
-    """Copy the folder of the job `raw` to where the job of `manifest` stores. No-op without `trainer.code`.
+async def copy_code(client: Client, job: TrainingJob, other: TrainingJob, where: Where) -> None:
+    """Copy the folder of `job` to where `other` stores. No-op without `trainer.code`. `where`: how to reach both.
 
     CliError if a storage cannot be reached from here, or has no such folder. ApiError.
     """
-    code = raw["spec"]["trainer"].get("code")
-    if not code:
+    code = job.spec.trainer.code
+    if code is None:
         return
-    source, target = [await _found(client, namespace, one, endpoint) for one in (raw, manifest)]
-    await in_thread(lambda: _copy(source, target, code["sha256"]))
+    source, target = [
+        await storage_of(client, one, replace(where, place=one.metadata.name, namespace=one.metadata.namespace))
+        for one in (job, other)
+    ]
+    await in_thread(lambda: _copy(source, target, code.sha256))
 
 
-async def _found(client: Client, namespace: str, raw: Raw, endpoint: str | None) -> Found:
-    job = TrainingJob.parse({**raw, "metadata": {**raw["metadata"], "namespace": namespace}})
-    return await storage_of(client, job, Where(job.metadata.name, namespace, endpoint=endpoint))
+def in_namespace(raw: Mapping[str, Any], namespace: str) -> TrainingJob:
+    """The job of a manifest, which need not say its namespace."""
+    return TrainingJob.parse({**raw, "metadata": {**raw["metadata"], "namespace": namespace}})
 
 
 def _copy(source: Found, target: Found, sha256: str) -> None:

@@ -53,6 +53,7 @@ def test_it_has_the_program_and_not_its_size() -> None:
     assert trainer["command"] == [
         "holdfast-train", "package", WISH.checkpoint, WISH.destination, "--problem=train:problem", "--fix=batch=1",
     ]  # fmt: skip
+    assert made(job(code={"sha256": "ab" * 32}))["spec"]["trainer"]["code"] == {"sha256": "ab" * 32}
     parsed = TrainingJob.parse(manifest).spec
     assert (parsed.trainer.nodes, parsed.trainer.accelerators_per_node, parsed.trainer.args) == (1, 0, ())
     assert (parsed.trainer.tracking.wandb, parsed.checkpoint.peers) == (False, False)

@@ -8,6 +8,7 @@ from tests.support.manifests.observed_jobs import raw_job
 from tests.support.trainer.stores import MemoryStorage
 
 from holdfast_cli.errors import CliError
+from holdfast_cli.storage.address import Where
 from holdfast_cli.trial_jobs import code
 from holdfast_train.code.store import key_of
 from holdfast_train.storage.retrying import RetryingStorage
@@ -38,7 +39,8 @@ def manifest(prefix: str, **more: Any) -> dict[str, Any]:
 
 
 async def copied(**more: Any) -> None:
-    await code.copy_code(cast("Any", None), "demo", manifest(OWN, **more), manifest(TRIAL, **more), "https://here")
+    own, trial = (code.in_namespace(manifest(prefix, **more), "demo") for prefix in (OWN, TRIAL))
+    await code.copy_code(cast("Any", None), own, trial, Where("job", endpoint="https://here"))
 
 
 # Breaks if no probe and no rehearsal of a job that `holdfast run` has made can start: each has a prefix of its own.

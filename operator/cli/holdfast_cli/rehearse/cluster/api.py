@@ -20,7 +20,7 @@ from holdfast_cli.jobs.asked import ask_move
 from holdfast_cli.rehearse.cluster.manifests import REHEARSALS
 from holdfast_cli.storage.address import Where, storage_of
 from holdfast_cli.trial_jobs.cleaning import Cleaner
-from holdfast_cli.trial_jobs.code import copy_code
+from holdfast_cli.trial_jobs.code import copy_code, in_namespace
 from holdfast_cli.trial_jobs.target import Grid, grid_of
 from holdfast_train.storage.retrying import RetryingStorage
 
@@ -46,15 +46,15 @@ class ClusterApi:
 
     def storage(self, manifest: Mapping[str, Any]) -> RetryingStorage:
         """Where a job stores. CliError if it cannot be reached from here."""
-        meta = {**manifest["metadata"], "namespace": self._namespace}
-        job = TrainingJob.parse({**manifest, "metadata": meta})
+        job = in_namespace(manifest, self._namespace)
         where = Where(job.metadata.name, self._namespace, endpoint=self._endpoint)
         return self._call(storage_of(self._client, job, where)).open()
 
     def create(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """Create the job. CliError if another one has its name, or its program cannot be copied."""
         name = manifest["metadata"]["name"]
-        self._call(copy_code(self._client, self._namespace, self._raw, manifest, self._endpoint))
+        own, made = in_namespace(self._raw, self._namespace), in_namespace(manifest, self._namespace)
+        self._call(copy_code(self._client, own, made, Where(name, endpoint=self._endpoint)))
         try:
             path = job_api.jobs_path(self._namespace)
             return self._call(self._client.request("POST", path, body=dict(manifest)), explains=False)
