@@ -80,11 +80,8 @@ def check_size(files: int, size: int) -> None:
 def check_path(path: str) -> None:
     """CodeInvalidError if `path` cannot be that of a file below a folder."""
     parts = path.split("/")
-    try:
-        is_short = len(path.encode()) <= MOST_PATH and all(len(part.encode()) <= MOST_NAME for part in parts)
-    except UnicodeEncodeError:
-        is_short = False
-    if not is_short or any(part in ("", ".", "..") for part in parts) or _CONTROL.search(path):
+    may_be = _is_utf8(path) and len(path.encode()) <= MOST_PATH and all(len(p.encode()) <= MOST_NAME for p in parts)
+    if not may_be or any(part in ("", ".", "..") for part in parts) or _CONTROL.search(path):
         raise CodeInvalidError(
             f"the path {path[:200]!r} cannot be sent; allowed are relative paths in UTF-8, of {MOST_PATH} bytes at "
             f"most, without '.', '..' and control characters"
@@ -94,6 +91,8 @@ def check_path(path: str) -> None:
 def check_target(path: str, target: str) -> None:
     """CodeInvalidError if a link at `path` to `target` leads out of the folder, as far as the text of both says."""
     place = path.split("/")[:-1]
+    if not _is_utf8(target) or len(target) > MOST_PATH:
+        raise CodeInvalidError(f"the link {path!r} leads to {target[:200]!r}; allowed are paths in UTF-8")
     if target.startswith("/") or not target:
         raise CodeInvalidError(f"the link {path!r} leads to {target[:200]!r}; allowed are relative paths in the folder")
     for part in target.split("/"):
@@ -103,6 +102,15 @@ def check_target(path: str, target: str) -> None:
             place.pop()
         elif part not in ("", "."):
             place.append(part)
+
+
+def _is_utf8(text: str) -> bool:
+    """False for what a file system has in other bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _above(path: str) -> Iterable[str]:

@@ -5,13 +5,14 @@ below a folder that is left out is taken in again. .holdfastignore wins over .gi
 """
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from pathspec import GitIgnoreSpec
 
-from holdfast_cli.errors import CliError, unreadable
+from holdfast_cli.errors import CliError, ExitCode, unreadable
 
 GIT: Final = ".gitignore"
 OWN: Final = ".holdfastignore"
@@ -50,18 +51,18 @@ class Ignored:
         self._default = (
             _Rules("", GitIgnoreSpec.from_lines(_BY_DEFAULT), "default"),
             _Rules("", GitIgnoreSpec.from_lines(_SECRET_NAMES), SECRET),
-            _Rules("", GitIgnoreSpec.from_lines(_lines(root / ".git/info/exclude")), ".git/info/exclude"),
+            _Rules("", _spec(_lines(root / ".git/info/exclude"), ".git/info/exclude"), ".git/info/exclude"),
         )
-        self._typed = (_Rules("", GitIgnoreSpec.from_lines(exclude), "--exclude"),) if exclude else ()
+        self._typed = (_Rules("", _spec(exclude, "--exclude"), "--exclude"),) if exclude else ()
 
     def enter(self, folder: str, above: "Layers | None") -> "Layers":
         """What counts in `folder`, empty for the root, and below. `above`: what counts in the folder above it."""
         git, own = (above.git, above.own) if above else (self._default, ())
         base = f"{folder}/" if folder else ""
         if lines := _lines(self._root / folder / GIT):
-            git = (*git, _Rules(base, GitIgnoreSpec.from_lines(lines), GIT))
+            git = (*git, _Rules(base, _spec(lines, f"{base}{GIT}"), GIT))
         if lines := _lines(self._root / folder / OWN):
-            own = (*own, _Rules(base, GitIgnoreSpec.from_lines(lines), OWN))
+            own = (*own, _Rules(base, _spec(lines, f"{base}{OWN}"), OWN))
         if above is None:
             own = (*own, *self._typed)
         return Layers(git, own)
@@ -95,6 +96,16 @@ class Layers(NamedTuple):
 def mark_of(names: Iterable[str]) -> str:
     """What a folder with files of these names is, if it says so: such as a virtual environment; otherwise empty."""
     return next((_MARKS[name] for name in names if name in _MARKS), "")
+
+
+def _spec(lines: Sequence[str], where: str) -> GitIgnoreSpec:
+    """The rules of these patterns. CliError if one is invalid: without it, more would be sent than is meant."""
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except (ValueError, re.error) as error:
+        raise CliError(
+            f"{where} has an invalid pattern: {error}", code=ExitCode.USAGE, hint="correct or remove it"
+        ) from error
 
 
 def _lines(path: Path) -> list[str]:

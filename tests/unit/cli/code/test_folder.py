@@ -132,6 +132,10 @@ def large(root: Path) -> None:
         (lambda root: (root / "l").symlink_to("../x"), "leads out of the folder"),
         (large, "model.bin (2.0 GiB)"),
         (lambda root: (root / "a\nb").write_text(""), "cannot be sent"),
+        (lambda root: (root / os.fsdecode(b"\xff")).write_text(""), "cannot be sent"),
+        (lambda root: (root / "l").symlink_to(os.fsdecode(b"\xff")), "allowed are paths in UTF-8"),
+        (lambda root: make(root, {"a/.gitignore": "*.py\n[z-a]\n"}), "a/.gitignore has an invalid pattern: bad char"),
+        (lambda root: make(root, {".holdfastignore": "!"}), ".holdfastignore has an invalid pattern"),
         (lambda root: (root / "train.py").unlink(), "no file of"),
         (lambda root: (root / "sub").mkdir() or (root / "train.py").unlink(), "no file of"),
     ],
@@ -152,6 +156,11 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     make(tmp_path, {"train.py": "1"}).joinpath("train.py").chmod(0)
     with pytest.raises(CliError, match=r"train\.py cannot be read"):
         select(tmp_path)
+
+
+def test_an_option_that_is_no_pattern(tmp_path: Path) -> None:
+    with pytest.raises(CliError, match="--exclude has an invalid pattern"):
+        select(make(tmp_path, {"train.py": "1"}), ["!"])
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
