@@ -23,7 +23,8 @@ MOST_BYTES: Final = 1 << 20
 def of_folder(root: Path) -> Wanted:
     """What `holdfast.toml` in the folder says, otherwise [tool.holdfast] of its `pyproject.toml`. Raises CliError."""
     own, project = root / OF_FOLDER, _read(root / PROJECT)
-    table = (project or {}).get("tool", {}).get("holdfast")
+    tool = (project or {}).get("tool")
+    table = tool.get("holdfast") if isinstance(tool, dict) else None
     if (said := _read(own)) is not None:
         if table is not None:
             raise CliError(
@@ -75,7 +76,9 @@ def _read(path: Path) -> dict[str, Any] | None:
         raise CliError(f"{path} cannot be read as TOML: {error}", code=ExitCode.USAGE) from error
 
 
-def _parsed(said: dict[str, Any], where: str) -> Wanted:
+def _parsed(said: Any, where: str) -> Wanted:
+    if not isinstance(said, dict):
+        raise CliError(f"{where} is {shown(said)}; it must be a table", code=ExitCode.USAGE)
     known = {field.alias or name for name, field in Wanted.model_fields.items()}
     if unknown := sorted(said.keys() - known):
         raise CliError(

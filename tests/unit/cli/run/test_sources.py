@@ -25,6 +25,15 @@ def test_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert not of_person().model_fields_set
 
 
+# Breaks if a file of another tool is a traceback.
+def test_a_project_that_is_no_table(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("tool = 1\n")
+    assert not of_folder(tmp_path).model_fields_set
+    (tmp_path / "pyproject.toml").write_text('[tool]\nholdfast = "gpus"\n')
+    with pytest.raises(CliError, match="must be a table"):
+        of_folder(tmp_path)
+
+
 def test_the_file_of_the_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "holdfast").mkdir()
