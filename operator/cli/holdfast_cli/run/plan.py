@@ -18,7 +18,7 @@ from holdfast_cli.run.submit import Again, existing
 from holdfast_cli.run.wanted import Wanted, layered
 
 LETTERS: Final = 5  # after the name of the program
-LONGEST_NAME: Final = 40
+LONGEST_NAME: Final = 40  # of a job
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,7 @@ def _chosen(known: Sequence[CapacityProfile], name: str | None) -> CapacityProfi
 def default_name(command: Sequence[str]) -> str:
     """A name for a job that runs `command`: that of its program, and letters that are drawn."""
     program = next((word for word in command if word.endswith((".py", ".sh"))), command[0])
-    stem = re.sub(r"[^a-z0-9]+", "-", Path(program).stem.lower())[:LONGEST_NAME].strip("-") or "run"
+    stem = re.sub(r"[^a-z0-9]+", "-", Path(program).stem.lower()).strip("-") or "run"
+    named = stem if stem[0].isalpha() else f"run-{stem}"
     drawn = "".join(random.choices(string.ascii_lowercase + string.digits, k=LETTERS))  # noqa: S311 - no secret
-    return f"{stem if stem[0].isalpha() else f'run-{stem}'}-{drawn}"
+    return f"{named[: LONGEST_NAME - LETTERS - 1].rstrip('-')}-{drawn}"
