@@ -1,8 +1,9 @@
 """Requests to a job as annotations and changes of its spec: what is refused at once, and what comes of them.
 
-The commands and the pages of `holdfast ui` use it.
+The commands, the pages of `holdfast ui` and the Python client use it.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +19,8 @@ from holdfast_cli.jobs import view
 from holdfast_cli.terminal import formats
 from holdfast_train.exchange.progress_bar import format_size
 
+LOOK_EVERY = 0.5  # seconds
+
 # The outcome of a request as text, None while it is open. Raises CliError if it can no longer be fulfilled.
 Outcome = Callable[[TrainingJob], str | None]
 
@@ -30,6 +33,21 @@ class Asked:
     namespace: str
     name: str
     outcome: Outcome
+
+
+async def outcome_within(asked: Asked, seconds: float) -> str:
+    """Wait for the outcome of a request. Raises CliError if it can no longer be fulfilled, or time is up; ApiError."""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                if said := asked.outcome(await job_api.get_job(asked.client, asked.namespace, asked.name)):
+                    return said
+                await asyncio.sleep(LOOK_EVERY)
+    except TimeoutError as error:
+        raise CliError(
+            f"no outcome within {seconds:g} s; the request stays in place",
+            hint=f"holdfast describe {asked.name} -n {asked.namespace}",
+        ) from error
 
 
 async def ask_checkpoint(client: Client, namespace: str, name: str) -> Asked:

@@ -54,11 +54,11 @@ def cancel(
             out.print(what_goes(found), markup=False, soft_wrap=True)
             out.print(what_stays(found), markup=False, soft_wrap=True)
             _ask(found.metadata.name, yes=yes)
-            await _delete(client, found)
+            await delete(client, found)
             if no_wait:
                 out.print(f"{job} is being deleted", markup=False)
                 return
-            await _wait_gone(client, found, timeout)
+            await wait_gone(client, found, timeout)
             out.print(f"{job} and its pods are gone", markup=False)
 
     asyncio.run(run())
@@ -100,7 +100,7 @@ def _ask(name: str, *, yes: bool) -> None:
     typer.confirm(f"Delete {name}?", abort=True)
 
 
-async def _delete(client: Client, job: TrainingJob) -> None:
+async def delete(client: Client, job: TrainingJob) -> None:
     """Delete this very job: another one of the same name stays. No-op if it is gone."""
     path = job_api.job_path(job.metadata.namespace, job.metadata.name)
     options = {"preconditions": {"uid": job.metadata.uid}, "propagationPolicy": "Background"}
@@ -113,7 +113,7 @@ async def _delete(client: Client, job: TrainingJob) -> None:
             raise
 
 
-async def _wait_gone(client: Client, job: TrainingJob, seconds: float) -> None:
+async def wait_gone(client: Client, job: TrainingJob, seconds: float) -> None:
     """Wait until neither the job nor a pod of it exists. Raises CliError if that takes more than `seconds`."""
     try:
         async with asyncio.timeout(seconds):

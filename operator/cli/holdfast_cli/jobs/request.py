@@ -10,14 +10,11 @@ import typer
 from rich.console import Console
 
 from holdfast.runtime.apiserver.client import Client
-from holdfast_cli.cluster import completion, job_api
+from holdfast_cli.cluster import completion
 from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.cluster.options import Job, Kubeconfig, Namespace, NoWait, Timeout
-from holdfast_cli.errors import CliError
-from holdfast_cli.jobs.asked import Asked, ask_checkpoint, ask_move, set_suspended
+from holdfast_cli.jobs.asked import Asked, ask_checkpoint, ask_move, outcome_within, set_suspended
 from holdfast_cli.terminal.console import console
-
-LOOK_EVERY = 0.5  # seconds
 
 
 def checkpoint(
@@ -124,17 +121,5 @@ async def report(asked: Asked, seconds: float | None, out: Console) -> None:
         return
     spinner = out.status("requested; waiting for the job ...") if out.is_terminal else nullcontext()
     with spinner:
-        try:
-            async with asyncio.timeout(seconds):
-                said = await _wait(asked)
-        except TimeoutError as error:
-            text = f"no outcome within {seconds:g} s; the request stays in place"
-            raise CliError(text, hint=f"holdfast describe {name}") from error
+        said = await outcome_within(asked, seconds)
     out.print(said, markup=False, soft_wrap=True)
-
-
-async def _wait(asked: Asked) -> str:
-    while True:
-        if said := asked.outcome(await job_api.get_job(asked.client, asked.namespace, asked.name)):
-            return said
-        await asyncio.sleep(LOOK_EVERY)

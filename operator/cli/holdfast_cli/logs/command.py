@@ -2,25 +2,18 @@
 
 import asyncio
 import math
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from holdfast.api.objects import TrainingJob
-from holdfast.core.observe.pods import PodView
 from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.cluster.options import Job, Kubeconfig, Namespace
-from holdfast_cli.errors import CliError, ExitCode
-from holdfast_cli.jobs import members
-from holdfast_cli.jobs.live_job import LiveJob
+from holdfast_cli.errors import ExitCode
 from holdfast_cli.logs import chosen
 from holdfast_cli.logs.chosen import ALL, Wanted
-from holdfast_cli.logs.entries import merged
-from holdfast_cli.logs.following import Follower
-from holdfast_cli.logs.reading import Rank, ends
-from holdfast_cli.logs.screen import Screen, waiting_words
+from holdfast_cli.logs.screen import Screen
+from holdfast_cli.logs.showing import show_logs
 from holdfast_cli.terminal.interruptible import interruptible
 from holdfast_cli.terminal.parsing import duration
 
@@ -66,45 +59,12 @@ def logs(
             found = await job_api.get_job(client, target.resolved_namespace(), job)
             wanted = Wanted(chosen.ranks_of(found, rank), number, seconds, tail, grep.encode())
             screen = Screen(wanted.ranks, timestamps=timestamps, grep=wanted.grep)
-            screen.job = found
-            if number is not None:
-                chosen.refuse_attempt(found, number, to_come=follow)
-            if not follow:
-                pods = (await members.read_pods(client, found)).views
-                if not await _show(
-                    [Rank(client, one, wanted, screen) for one in wanted.ranks], found, pods, wanted, screen
-                ):
-                    screen.say(waiting_words(found))
-                return ExitCode.OK
-            view = LiveJob(client, found)
-            async with view.running():
-                screen.job = view.job
-                opened = [Rank(client, one, wanted, screen) for one in wanted.ranks]
-                await _show(opened, view.job, list(view.pods), wanted, screen)
-                return await Follower(view, opened, wanted, screen).run()
+            return await show_logs(client, found, wanted, screen, follow=follow)
 
     with interruptible():
         code = asyncio.run(run())
     if code is not ExitCode.OK:
         raise typer.Exit(code)
-
-
-async def _show(
-    ranks: Sequence[Rank], job: TrainingJob, pods: Sequence[PodView], wanted: Wanted, screen: Screen
-) -> bool:
-    """Show what is there. False if no pod has a log yet. Raises CliError if the attempt that is asked for has none."""
-    gone = sorted({number for rank in ranks for number in chosen.missing_attempts(job, pods, rank.rank)})
-    if wanted.attempt in gone:
-        raise CliError(chosen.missing_words([wanted.attempt]), code=ExitCode.NOT_FOUND)
-    if gone and wanted.attempt is None:
-        screen.say(chosen.missing_words(gone))
-    streams = [rank.there(pods, job) for rank in ranks]
-    if wanted.tail is not None:
-        streams = [ends(stream, wanted.tail, wanted) for stream in streams]
-    async for entry in merged(streams):
-        screen.show(entry)
-    screen.flush()
-    return any(rank.log for rank in ranks)
 
 
 def _number(attempt: str) -> int | None:

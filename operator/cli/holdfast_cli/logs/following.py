@@ -14,7 +14,7 @@ from holdfast_cli.logs.chosen import Wanted, pods_of
 from holdfast_cli.logs.entries import Entry
 from holdfast_cli.logs.pod_log import PodLog
 from holdfast_cli.logs.reading import REFUSED, Rank
-from holdfast_cli.logs.screen import Screen, waiting_words
+from holdfast_cli.logs.sink import Sink, waiting_words
 
 PAUSE: Final = 0.1  # seconds until a stream that ended is opened again; doubled while nothing comes
 LONGEST_PAUSE: Final = 5.0
@@ -27,7 +27,7 @@ _GONE: Final = 404
 class Follower:
     """Follows some ranks of a job. `opened` says how far their logs were read."""
 
-    def __init__(self, view: LiveJob, opened: Sequence[Rank], wanted: Wanted, screen: Screen) -> None:
+    def __init__(self, view: LiveJob, opened: Sequence[Rank], wanted: Wanted, screen: Sink) -> None:
         self._view = view
         self._ranks = opened
         self._wanted = wanted

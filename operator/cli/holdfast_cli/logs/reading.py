@@ -12,7 +12,7 @@ from holdfast_cli.logs.chosen import Wanted, pods_of
 from holdfast_cli.logs.entries import Entry, Labels
 from holdfast_cli.logs.lines import Line
 from holdfast_cli.logs.pod_log import PodLog
-from holdfast_cli.logs.screen import Screen
+from holdfast_cli.logs.sink import Sink
 
 REFUSED = (401, 403)
 
@@ -20,7 +20,7 @@ REFUSED = (401, 403)
 class Rank:
     """The logs of one rank: its pods in order, and how far they were read."""
 
-    def __init__(self, client: Client, rank: int, wanted: Wanted, screen: Screen) -> None:
+    def __init__(self, client: Client, rank: int, wanted: Wanted, screen: Sink) -> None:
         self.rank = rank
         self.log: PodLog | None = None
         self.done = True  # there is no more to come from `log`

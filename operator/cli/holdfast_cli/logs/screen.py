@@ -79,10 +79,3 @@ def heading(job: TrainingJob | None, attempt: int, pod: PodView | None) -> str:
     elif now and not now.first_step and attempt > 1 and status and status.checkpoint and status.checkpoint.step:
         words.append(f"newest checkpoint step {formats.count(status.checkpoint.step)}")
     return f"--- {', '.join(words)} ---"
-
-
-def waiting_words(job: TrainingJob) -> str:
-    """Why no program of the job writes now."""
-    status, name = job.status, job.metadata.name
-    why = status.next or (status.decision.message if status.decision else "no operator has seen it yet")
-    return f"{name} is {status.phase or 'new'}: {why}"

@@ -1,0 +1,33 @@
+"""Where the lines of logs go: to a screen, or to a program that asked for them."""
+
+from typing import Protocol
+
+from holdfast.api.objects import TrainingJob
+from holdfast.core.observe.pods import PodView
+from holdfast_cli.logs.entries import Entry
+
+
+class Sink(Protocol):
+    """Takes entries in the order in which they come, and words about them.
+
+    `job`: the job as it is now. `places`: a pod that each attempt has created.
+    """
+
+    job: TrainingJob | None
+    places: dict[int, PodView]
+
+    def show(self, entry: Entry) -> None:
+        """Take one line."""
+
+    def flush(self) -> None:
+        """Let what was taken be seen."""
+
+    def say(self, text: str) -> None:
+        """Take words about the log."""
+
+
+def waiting_words(job: TrainingJob) -> str:
+    """Why no program of the job writes now."""
+    status, name = job.status, job.metadata.name
+    why = status.next or (status.decision.message if status.decision else "no operator has seen it yet")
+    return f"{name} is {status.phase or 'new'}: {why}"
