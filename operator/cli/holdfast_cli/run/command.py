@@ -1,42 +1,26 @@
 """`holdfast run`: send the folder of a program to the cluster, and train it there."""
 
-import asyncio
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.api.objects import TrainingJob
-from holdfast.api.review import review
-from holdfast_cli.check.findings import Report, Severity, show
-from holdfast_cli.check.preflight import Preflight
-from holdfast_cli.cluster import job_api
-from holdfast_cli.cluster.connect import Target, connect
+from holdfast_cli.cluster.connect import Target
 from holdfast_cli.cluster.options import Kubeconfig, Namespace
-from holdfast_cli.code.folder import Selection, select
-from holdfast_cli.code.screen import say_selection
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.logs.chosen import ALL
 from holdfast_cli.logs.command import logs
 from holdfast_cli.run import options
 from holdfast_cli.run.local_cluster import bring_up
-from holdfast_cli.run.plan import Planned, plan
-from holdfast_cli.run.sources import of_folder, of_person
-from holdfast_cli.run.submit import Again, begin_anew, check_goes_on, create, go_on
-from holdfast_cli.run.wanted import Wanted, layered
-from holdfast_cli.storage.address import PATIENCE, Found, Where, explained, storage_of
+from holdfast_cli.run.plan import Planned
+from holdfast_cli.run.submit import Again
+from holdfast_cli.run.training import Until, begin
 from holdfast_cli.terminal.console import error_console
-from holdfast_cli.terminal.formats import money
 from holdfast_cli.terminal.interruptible import interruptible
 from holdfast_cli.terminal.output import Output, write
-from holdfast_train.code.store import send
-from holdfast_train.exchange.progress_bar import format_size
 
 
 def run(
@@ -111,34 +95,20 @@ def run(
             **{"exclude": exclude, "storage": (storage, storage_endpoint, storage_secret)},
         }
     )
-    root = folder_of_program
-    said = layered(typed, of_folder(root), of_person())
     err = error_console()
     if local:
         kubeconfig = bring_up(lambda text: err.print(Text(text), soft_wrap=True))
+    until = Until.CHECKED if dry_run else Until.SENT if only_send else Until.MADE
     target = Target(kubeconfig, namespace)
-    planned = asyncio.run(_plan(target, said, command))
-    if planned.old is not None and (again or not (dry_run or only_send)):
-        planned = replace(planned, again=again or _asked(planned.name))
     with interruptible():
-        selection = select(root, planned.wanted.exclude)
-        say_selection(selection, err)
-        raw = planned.manifest(selection.sha256, datetime.now(UTC))
-        asyncio.run(_check(target, raw, err, planned))
-        if not dry_run:
-            _send(target, raw, selection, err)
-        if not dry_run and not only_send:
-            asyncio.run(_submit(target, raw, planned))
-    is_made = not dry_run and not only_send
-    if not write(output, raw):
-        _say_end(planned, err, is_sent=not dry_run, is_made=is_made)
+        begun = begin(
+            target, folder_of_program, typed, command, err, again=lambda found: again or _asked(found), until=until
+        )
+    planned, is_made = begun.planned, until is Until.MADE
+    if not write(output, begun.manifest):
+        _say_end(planned, err, until)
     if is_made and (follow or (follow is None and sys.stdout.isatty() and not output)):
         _follow(planned, namespace, kubeconfig, err)
-
-
-async def _plan(target: Target, said: Wanted, command: Sequence[str]) -> Planned:
-    async with connect(target) as client:
-        return await plan(client, target.resolved_namespace(), said, command)
 
 
 def _asked(name: str) -> Again:
@@ -156,58 +126,6 @@ def _asked(name: str) -> Again:
     return Again.NEW
 
 
-async def _check(target: Target, raw: dict[str, Any], err: Console, planned: Planned) -> None:
-    """Say what speaks against the job, and which tiers it has. CliError if the cluster would refuse it."""
-    old = planned.old
-    report = Report(f"trainingjob/{raw['metadata']['name']}")
-    report.problems(review(raw))
-    if not report.refused and old is None:
-        async with connect(target) as client:
-            await Preflight(client, target.resolved_namespace(), [raw]).check(raw, report)
-            tiers = await job_api.grid(client, TrainingJob.parse(raw))
-            prices = (
-                tier.name if tier.price_per_node_hour is None else f"{tier.name} {money(tier.price_per_node_hour)}/h"
-                for tier in tiers
-            )
-            err.print(Text(f"tiers: {', '.join(prices)}"), soft_wrap=True)
-    bad = [finding for finding in report.findings if finding.severity is not Severity.OK]
-    if bad:
-        show([Report(report.name, findings=bad)], err)
-    if report.refused:
-        raise CliError("the job would be refused; nothing was sent")
-    if old is not None and planned.again is Again.CONTINUE:
-        check_goes_on(old, raw)
-
-
-def _send(target: Target, raw: dict[str, Any], selection: Selection, err: Console) -> None:
-    """Upload what is not there yet. CliError if the storage does not take it."""
-
-    async def find() -> Found:
-        async with connect(target) as client:
-            meta = raw["metadata"]
-            return await storage_of(client, TrainingJob.parse(raw), Where(meta["name"], meta["namespace"]))
-
-    found = asyncio.run(find())
-    for note in found.notes:
-        err.print(Text(note), soft_wrap=True)
-    with explained():
-        storage = found.open()
-        with storage.within(PATIENCE):
-            sent = send(storage, selection.root, selection.entries)
-    words = f"sent ({format_size(sent)})" if sent else "was sent already"
-    err.print(Text(f"code {selection.sha256[:12]}: {words}"))
-
-
-async def _submit(target: Target, raw: dict[str, Any], planned: Planned) -> None:
-    async with connect(target) as client:
-        if planned.old is None:
-            await create(client, raw)
-        elif planned.again is Again.CONTINUE:
-            await go_on(client, planned.old, raw)
-        else:
-            await begin_anew(client, planned.old, raw)
-
-
 def _follow(planned: Planned, namespace: str | None, kubeconfig: Path | None, err: Console) -> None:
     """Show the log until the job is over, with the exit code of `holdfast logs -f`. Ctrl-C ends only the log."""
     try:
@@ -220,12 +138,14 @@ def _follow(planned: Planned, namespace: str | None, kubeconfig: Path | None, er
         raise
 
 
-def _say_end(planned: Planned, err: Console, *, is_sent: bool, is_made: bool) -> None:
+def _say_end(planned: Planned, err: Console, until: Until) -> None:
     name = f"{planned.name} -n {planned.namespace}"
-    if is_made:
-        done = "goes on with this program" if planned.again is Again.CONTINUE else "was created"
-        err.print(Text(f"{name} {done}\n  holdfast watch {name}\n  holdfast logs -f {name}"), soft_wrap=True)
-    elif is_sent:
-        err.print(Text("the folder was sent, and no job was created"))
-    else:
-        err.print(Text("nothing was sent and no job was created: --dry-run"))
+    match until:
+        case Until.MADE:
+            done = "goes on with this program" if planned.again is Again.CONTINUE else "was created"
+            words = f"{name} {done}\n  holdfast watch {name}\n  holdfast logs -f {name}"
+        case Until.SENT:
+            words = "the folder was sent, and no job was created"
+        case Until.CHECKED:
+            words = "nothing was sent and no job was created: --dry-run"
+    err.print(Text(words), soft_wrap=True)

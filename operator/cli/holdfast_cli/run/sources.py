@@ -11,7 +11,7 @@ from holdfast.api.errors import shown
 from holdfast.api.model import Model
 from holdfast.api.problems import spec_error
 from holdfast.api.storage import Storage
-from holdfast_cli.errors import CliError, ExitCode, unreadable
+from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.run.wanted import Wanted
 
 AnyModel = TypeVar("AnyModel", bound=Model)
@@ -30,15 +30,15 @@ def of_folder(root: Path) -> Wanted:
             raise CliError(
                 f"{own} and [tool.holdfast] in {root / PROJECT} are both there", code=ExitCode.USAGE, hint="keep one"
             )
-        return _parsed(said, str(own))
-    return Wanted() if table is None else _parsed(table, f"[tool.holdfast] in {root / PROJECT}")
+        return known(said, str(own))
+    return Wanted() if table is None else known(table, f"[tool.holdfast] in {root / PROJECT}")
 
 
 def of_person() -> Wanted:
     """What the person's own file says, for all folders. Raises CliError."""
     place = file_of_person()
     said = _read(place)
-    return Wanted() if said is None else _parsed(said, str(place))
+    return Wanted() if said is None else known(said, str(place))
 
 
 def file_of_person() -> Path:
@@ -67,7 +67,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise CliError(f"{path} cannot be read: {error.strerror}") from error
     if len(data) > MOST_BYTES:
         raise CliError(f"{path} has over {MOST_BYTES} bytes", code=ExitCode.USAGE)
     try:
@@ -76,15 +76,16 @@ def _read(path: Path) -> dict[str, Any] | None:
         raise CliError(f"{path} cannot be read as TOML: {error}", code=ExitCode.USAGE) from error
 
 
-def _parsed(said: Any, where: str) -> Wanted:
+def known(said: Any, where: str) -> Wanted:
+    """What is said of a run by the names of the options. CliError if one of them is not known, or a value is wrong."""
     if not isinstance(said, dict):
         raise CliError(f"{where} is {shown(said)}; it must be a table", code=ExitCode.USAGE)
-    known = {field.alias or name for name, field in Wanted.model_fields.items()}
-    if unknown := sorted(said.keys() - known):
+    names = {field.alias or name for name, field in Wanted.model_fields.items()}
+    if unknown := sorted(said.keys() - names):
         raise CliError(
             f"{where}: {shown(unknown[0])} is not known",
             code=ExitCode.USAGE,
-            hint=f"allowed: {', '.join(sorted(known))}",
+            hint=f"allowed: {', '.join(sorted(names))}",
         )
     return parsed(Wanted, said, where)
 

@@ -1,0 +1,139 @@
+"""From what is said of a run to a job in the cluster: for `holdfast run`, and for the Python client."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.api.objects import TrainingJob
+from holdfast.api.review import review
+from holdfast_cli.check.findings import Report, Severity, show
+from holdfast_cli.check.preflight import Preflight
+from holdfast_cli.cluster import job_api
+from holdfast_cli.cluster.connect import Target, connect
+from holdfast_cli.code.folder import Selection, select
+from holdfast_cli.code.screen import say_selection
+from holdfast_cli.errors import CliError
+from holdfast_cli.run.plan import Planned, plan
+from holdfast_cli.run.sources import of_folder, of_person
+from holdfast_cli.run.submit import Again, begin_anew, check_goes_on, create, go_on
+from holdfast_cli.run.wanted import Wanted, layered
+from holdfast_cli.storage.address import PATIENCE, Found, Where, explained, storage_of
+from holdfast_cli.terminal.formats import money
+from holdfast_train.code.store import send
+from holdfast_train.exchange.progress_bar import format_size
+
+
+class Until(IntEnum):
+    """How far a run goes."""
+
+    CHECKED = 1
+    """Nothing is sent."""
+    SENT = 2
+    """The folder is sent, and no job is created."""
+    MADE = 3
+    """The job is created."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run, and its job as it was sent or would be."""
+
+    planned: Planned
+    manifest: dict[str, Any]
+    until: Until
+
+
+def begin(
+    target: Target,
+    folder: Path,
+    said: Wanted,
+    command: Sequence[str],
+    err: Console,
+    *,
+    again: Callable[[str], Again],
+    until: Until = Until.MADE,
+    endpoint: str | None = None,
+) -> Begun:
+    """Send the folder, and make the job. Must not be called inside an event loop. Raises CliError.
+
+    `said`: what is stronger than the files of the folder and of the person. `again` decides, from its name, about a job
+    that is there. `err` is told what happens. `endpoint`: where the storage is reached from here.
+    """
+    planned = asyncio.run(_plan(target, layered(said, of_folder(folder), of_person()), command))
+    if planned.old is not None and until is Until.MADE:
+        planned = replace(planned, again=again(planned.name))
+    selection = select(folder, planned.wanted.exclude)
+    say_selection(selection, err)
+    raw = planned.manifest(selection.sha256, datetime.now(UTC))
+    asyncio.run(_check(target, raw, err, planned))
+    if until >= Until.SENT:
+        _send(target, raw, selection, err, endpoint)
+    if until is Until.MADE:
+        asyncio.run(_submit(target, raw, planned))
+    return Begun(planned, raw, until)
+
+
+async def _plan(target: Target, said: Wanted, command: Sequence[str]) -> Planned:
+    async with connect(target) as client:
+        return await plan(client, target.resolved_namespace(), said, command)
+
+
+async def _check(target: Target, raw: dict[str, Any], err: Console, planned: Planned) -> None:
+    """Say what speaks against the job, and which tiers it has. CliError if the cluster would refuse it."""
+    old = planned.old
+    report = Report(f"trainingjob/{raw['metadata']['name']}")
+    report.problems(review(raw))
+    if not report.refused and old is None:
+        async with connect(target) as client:
+            await Preflight(client, target.resolved_namespace(), [raw]).check(raw, report)
+            tiers = await job_api.grid(client, TrainingJob.parse(raw))
+            prices = (
+                tier.name if tier.price_per_node_hour is None else f"{tier.name} {money(tier.price_per_node_hour)}/h"
+                for tier in tiers
+            )
+            err.print(Text(f"tiers: {', '.join(prices)}"), soft_wrap=True)
+    bad = [finding for finding in report.findings if finding.severity is not Severity.OK]
+    if bad:
+        show([Report(report.name, findings=bad)], err)
+    if report.refused:
+        raise CliError("the job would be refused; nothing was sent")
+    if old is not None and planned.again is Again.CONTINUE:
+        check_goes_on(old, raw)
+
+
+def _send(target: Target, raw: dict[str, Any], selection: Selection, err: Console, endpoint: str | None) -> None:
+    """Upload what is not there yet. CliError if the storage does not take it."""
+
+    async def find() -> Found:
+        async with connect(target) as client:
+            meta = raw["metadata"]
+            return await storage_of(
+                client, TrainingJob.parse(raw), Where(meta["name"], meta["namespace"], endpoint=endpoint)
+            )
+
+    found = asyncio.run(find())
+    for note in found.notes:
+        err.print(Text(note), soft_wrap=True)
+    with explained():
+        storage = found.open()
+        with storage.within(PATIENCE):
+            sent = send(storage, selection.root, selection.entries)
+    words = f"sent ({format_size(sent)})" if sent else "was sent already"
+    err.print(Text(f"code {selection.sha256[:12]}: {words}"))
+
+
+async def _submit(target: Target, raw: dict[str, Any], planned: Planned) -> None:
+    async with connect(target) as client:
+        if planned.old is None:
+            await create(client, raw)
+        elif planned.again is Again.CONTINUE:
+            await go_on(client, planned.old, raw)
+        else:
+            await begin_anew(client, planned.old, raw)
