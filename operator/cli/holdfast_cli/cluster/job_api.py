@@ -12,6 +12,7 @@ from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import Tier
 from holdfast.api.scalars import parse_time
 from holdfast.runtime.apiserver.client import Client
+from holdfast.runtime.errors import ApiError
 from holdfast_cli.errors import CliError, ExitCode
 
 _BASE = f"/apis/{API_VERSION}"
@@ -73,6 +74,16 @@ class Unreadable:
 async def get_job(client: Client, namespace: str, name: str) -> TrainingJob:
     """One job. Raises ApiError; SpecError if this version cannot read it."""
     return TrainingJob.parse(await client.request("GET", job_path(namespace, name)))
+
+
+async def find_job(client: Client, namespace: str, name: str) -> TrainingJob | None:
+    """One job, None if there is none with this name. Raises ApiError; SpecError if this version cannot read it."""
+    try:
+        return await get_job(client, namespace, name)
+    except ApiError as error:
+        if error.not_found and "could not find the requested resource" not in error.message:
+            return None
+        raise
 
 
 async def get_raw(client: Client, namespace: str, name: str) -> dict[str, Any]:

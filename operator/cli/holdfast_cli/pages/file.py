@@ -28,10 +28,13 @@ def write_page(text: str, to: str, *, option: str) -> None:
         typer.echo(content, nl=False)
         return
     path = Path(to)
+    store_page(content, path, hint=f"give another file with {option}")
+    error_console().print(Text(f"wrote {path}, {format_size(len(content))}"))
+
+
+def store_page(content: bytes, path: Path, *, hint: str) -> None:
+    """Write the file. CliError if it cannot be written."""
     try:
         path.write_bytes(content)
     except OSError as error:
-        raise CliError(
-            f"{path} cannot be written: {error.strerror or error}", hint=f"give another file with {option}"
-        ) from error
-    error_console().print(Text(f"wrote {path}, {format_size(len(content))}"))
+        raise CliError(f"{path} cannot be written: {error.strerror or error}", hint=hint) from error

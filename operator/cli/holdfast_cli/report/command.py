@@ -8,12 +8,10 @@ import typer
 from holdfast_cli.checkpoints.screen import notes
 from holdfast_cli.cluster import completion
 from holdfast_cli.cluster.options import Kubeconfig, Namespace
-from holdfast_cli.pages.comparison import comparison_page
-from holdfast_cli.pages.document import document
 from holdfast_cli.pages.file import write_page
 from holdfast_cli.pages.inputs import JobInputs
-from holdfast_cli.pages.job_page import job_page
 from holdfast_cli.report.gather import gather
+from holdfast_cli.report.html import html
 from holdfast_cli.storage.address import Where
 from holdfast_cli.storage.options import Addressing, Ca, Endpoint, Proxy, Region
 
@@ -66,8 +64,7 @@ def report(
     found = [gather(where) for where in wheres]
     for one in found:
         notes(tuple(one.notes))
-    page = job_page(found[0]) if len(found) == 1 else comparison_page(found)
-    write_page(document(page, live=False), output or _file_name(found), option="-o")
+    write_page(html(found), output or _file_name(found), option="-o")
 
 
 def _file_name(found: list[JobInputs]) -> str:

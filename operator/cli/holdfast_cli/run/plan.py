@@ -14,7 +14,7 @@ from holdfast.runtime.apiserver.client import Client
 from holdfast_cli.cluster import job_api
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.run.manifest import manifest
-from holdfast_cli.run.submit import Again, existing
+from holdfast_cli.run.submit import Again
 from holdfast_cli.run.wanted import Wanted, layered
 
 LETTERS: Final = 5  # after the name of the program
@@ -57,7 +57,7 @@ async def plan(client: Client, namespace: str, said: Wanted, command: Sequence[s
     low = {name: value for name in ("image", "storage") if (value := getattr(defaults, name)) is not None}
     named = said.name or default_name(command)
     wanted = layered(Wanted(name=named, profile=profile.metadata.name), said, Wanted(**low))
-    return Planned(wanted, namespace, command, await existing(client, namespace, named))
+    return Planned(wanted, namespace, command, await job_api.find_job(client, namespace, named))
 
 
 def _chosen(known: Sequence[CapacityProfile], name: str | None) -> CapacityProfile:

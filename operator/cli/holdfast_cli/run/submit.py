@@ -29,16 +29,6 @@ class Again(StrEnum):
     """The old job is deleted, and the training begins from the start. The old checkpoints stay."""
 
 
-async def existing(client: Client, namespace: str, name: str) -> TrainingJob | None:
-    """The job with this name. Raises ApiError."""
-    try:
-        return await job_api.get_job(client, namespace, name)
-    except ApiError as error:
-        if error.status == 404 and "could not find the requested resource" not in error.message:
-            return None
-        raise
-
-
 async def create(client: Client, manifest: Mapping[str, Any]) -> None:
     """Create the job. Raises ApiError; CliError if an older release of Holdfast is installed."""
     path = job_api.jobs_path(manifest["metadata"]["namespace"])
@@ -124,7 +114,7 @@ async def _until(
     try:
         async with asyncio.timeout(seconds):
             while True:
-                found = await existing(client, meta.namespace, meta.name)
+                found = await job_api.find_job(client, meta.namespace, meta.name)
                 if met(found):
                     return found
                 await asyncio.sleep(LOOK_EVERY)
