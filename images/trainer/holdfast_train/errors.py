@@ -145,7 +145,7 @@ class CodeError(HoldfastTrainError):
     """The folder of trainer.code cannot be sent, or cannot be put into the pod."""
 
     reason = "CodeInvalid"
-    outcome = "misconfigured"
+    outcome: ClassVar[Literal["failed", "misconfigured"]] = "misconfigured"
     exit_code = EXIT_MISCONFIGURED
 
 
