@@ -11,7 +11,7 @@ from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
 from holdfast_cli.cluster import job_api
 from holdfast_cli.errors import CliError, ExitCode
-from holdfast_cli.jobs.cancel import storage_words
+from holdfast_cli.jobs.cancel import delete, storage_words, wait_gone
 
 LOOK_EVERY: Final = 0.5  # seconds
 SUSPENDED_WITHIN: Final = 600.0  # seconds; a job that runs saves first
@@ -92,10 +92,8 @@ async def _replace_spec(client: Client, old: TrainingJob, spec: Mapping[str, Any
 
 async def begin_anew(client: Client, old: TrainingJob, manifest: Mapping[str, Any]) -> None:
     """Delete `old`, wait until it is gone with its pods, and create the new job. Raises ApiError, CliError."""
-    meta = old.metadata
-    body = {"propagationPolicy": "Foreground", "preconditions": {"uid": meta.uid}}
-    await client.request("DELETE", job_api.job_path(meta.namespace, meta.name), body=body)
-    await _until(client, old, lambda job: job is None or job.metadata.uid != meta.uid, GONE_WITHIN)
+    await delete(client, old)
+    await wait_gone(client, old, GONE_WITHIN)
     await create(client, manifest)
 
 
@@ -120,7 +118,7 @@ async def _until(
                 await asyncio.sleep(LOOK_EVERY)
     except TimeoutError as error:
         raise CliError(
-            f"{meta.name} still runs, or has pods, after {seconds:g} s",
+            f"{meta.name} is not suspended after {seconds:g} s",
             code=ExitCode.NO_ANSWER,
             hint=f"holdfast describe {meta.name} -n {meta.namespace}",
         ) from error

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.http.scripted_api_server import FakeApi, failure, fake_api
+from tests.support.http.scripted_api_server import FakeApi, failure, fake_api, listing
 from tests.support.manifests.observed_jobs import RUNNING, UID, raw_job
 
 from holdfast.api.objects import TrainingJob
@@ -15,6 +15,7 @@ from holdfast_cli.errors import CliError
 from holdfast_cli.run import submit
 
 JOB = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs/job"
+PODS = "/api/v1/namespaces/demo/pods"
 JOBS = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs"
 AT_REST: dict[str, Any] = {**RUNNING, "phase": "Suspended", "current": None, "observedGeneration": 2}
 
@@ -97,9 +98,12 @@ async def test_a_job_that_fails_meanwhile_is_made_anew(api: FakeApi) -> None:
     failed = of_generation(2, {**AT_REST, "phase": "Failed"})
     api.answers["GET", JOB] = one_after_the_other(failed, failure(404, "NotFound", "not found"))
     api.answers["DELETE", JOB] = {}
+    api.answers["GET", PODS] = listing()
     api.answers["POST", JOBS] = wanted()
     await go_on()
     assert methods(api) == ["PATCH", "DELETE", "POST"]
+    # Breaks if the new job begins while pods of the old one still save.
+    assert [(method, path) for method, path, _ in api.requests][-2:] == [("GET", PODS), ("POST", JOBS)]
 
 
 # Breaks if "go on" begins at step 0, because the run names another storage than the job has.
