@@ -16,7 +16,6 @@ from holdfast_cli.jobs.cancel import delete, storage_words, wait_gone
 LOOK_EVERY: Final = 0.5  # seconds
 SUSPENDED_WITHIN: Final = 600.0  # seconds; a job that runs saves first
 GONE_WITHIN: Final = 300.0
-TRIES: Final = 5  # to write a spec that nobody else writes
 STRICT: Final = {"fieldValidation": "Strict", "fieldManager": "holdfast-run"}
 
 
@@ -58,11 +57,13 @@ def check_goes_on(old: TrainingJob, manifest: Mapping[str, Any]) -> None:
 async def go_on(client: Client, old: TrainingJob, manifest: Mapping[str, Any]) -> None:
     """Run the program of `manifest` in the training of `old`. Raises ApiError, CliError.
 
-    A job that is not over is suspended, which saves, gets the new spec, and resumes: it keeps its history and its
-    costs. One that has failed is deleted, and a new one takes its checkpoints over.
+    What `manifest` does not say stays as it is in the job. A job that is not over is suspended, which saves, gets the
+    new fields, and resumes: it keeps its history and its costs. One that has failed is deleted, and a new one takes
+    its checkpoints over.
     """
     meta, found = old.metadata, cast("TrainingJob | None", old)
     if old.status.phase != Phase.FAILED:
+        await _change(client, old, {**manifest["spec"], "suspend": True}, {"dryRun": "All"})  # before anything stops
         asked = await job_api.set_suspend(client, meta.namespace, meta.name, suspended=True)
         generation = asked.metadata.generation
         found = await _until(client, old, lambda job: _is_at_rest(job, meta.uid, generation), SUSPENDED_WITHIN)
@@ -70,24 +71,30 @@ async def go_on(client: Client, old: TrainingJob, manifest: Mapping[str, Any]) -
         raise CliError(f"{meta.name} was deleted meanwhile", code=ExitCode.NOT_FOUND, hint="run the command again")
     check_goes_on(found, manifest)
     if found.status.phase == Phase.FAILED:
-        await begin_anew(client, old, manifest)
+        whole = {**overlaid(found.spec.to_object(), manifest["spec"]), "suspend": False}
+        await begin_anew(client, old, {**manifest, "spec": whole})
     else:
-        await _replace_spec(client, old, {**manifest["spec"], "suspend": False})
+        await _change(client, old, {**manifest["spec"], "suspend": False}, {})
 
 
-async def _replace_spec(client: Client, old: TrainingJob, spec: Mapping[str, Any]) -> None:
-    """Give the job another spec. The operator may write its status between reading and writing: then once more."""
+async def _change(client: Client, old: TrainingJob, spec: Mapping[str, Any], more: Mapping[str, str]) -> None:
+    """Give these fields to the job with the UID of `old`."""
+    body = {"metadata": {"uid": old.metadata.uid}, "spec": dict(spec)}
     path = job_api.job_path(old.metadata.namespace, old.metadata.name)
-    for left in reversed(range(TRIES)):
-        now = await client.request("GET", path)
-        body = {**now, "spec": spec, "metadata": {**now["metadata"], "uid": old.metadata.uid}}
-        try:
-            await client.request("PUT", path, body=body, params=STRICT)
-        except ApiError as error:
-            if not (error.conflict and left):
-                raise _older(error) from error
-        else:
-            return
+    try:
+        await client.request("PATCH", path, body=body, params={**STRICT, **more})
+    except ApiError as error:
+        raise _older(error) from error
+
+
+def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """`below` with what `above` says, as a JSON merge patch does (RFC 7386)."""
+    both = {name: overlaid(below[name], above[name]) for name in _maps(below) & _maps(above)}
+    return {**below, **above, **both}
+
+
+def _maps(fields: Mapping[str, Any]) -> set[str]:
+    return {name for name, value in fields.items() if isinstance(value, Mapping)}
 
 
 async def begin_anew(client: Client, old: TrainingJob, manifest: Mapping[str, Any]) -> None:

@@ -69,6 +69,7 @@ def begin(
     planned = asyncio.run(_plan(target, layered(said, of_folder(folder), of_person()), command))
     if planned.old is not None and until is Until.MADE:
         planned = replace(planned, again=again(planned.name))
+    planned.manifest("0" * 64, datetime.now(UTC))  # what is missing is said before a large folder is read
     selection = select(folder, planned.wanted.exclude)
     say_selection(selection, err)
     raw = planned.manifest(selection.sha256, datetime.now(UTC))

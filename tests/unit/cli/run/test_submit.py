@@ -64,19 +64,31 @@ async def test_the_spec_is_changed_when_the_operator_has_suspended_the_job(api: 
     early = of_generation(2, {**AT_REST, "observedGeneration": 1})
     api.answers["GET", JOB] = one_after_the_other(early, early, of_generation(2, AT_REST))
     written = list[Any]()
-    api.answers["PUT", JOB] = lambda body: written.append(body) or raw_job()
+    api.answers["PATCH", JOB] = lambda body: written.append(body) or of_generation(2)
     await go_on()
-    assert len([method for method, _, _ in api.requests if method == "GET"]) == 4
-    assert written[0]["spec"] == {**wanted()["spec"], "suspend": False}
-    assert written[0]["metadata"]["uid"] == UID
+    assert len([method for method, _, _ in api.requests if method == "GET"]) == 3
+    tried, suspended, changed = written
+    assert tried["spec"] == {**wanted()["spec"], "suspend": True}
+    assert suspended == {"spec": {"suspend": True}}
+    assert changed == {"metadata": {"uid": UID}, "spec": {**wanted()["spec"], "suspend": False}}
 
 
-# Breaks if a job stays suspended because the operator wrote its status at the same moment.
-async def test_a_conflict_is_no_end(api: FakeApi) -> None:
-    api.answers["GET", JOB] = of_generation(2, AT_REST)
-    api.answers["PUT", JOB] = one_after_the_other(failure(409, "Conflict", "the object has been modified"), raw_job())
-    await go_on()
-    assert methods(api) == ["PATCH", "PUT", "PUT"]
+# Breaks if a job is suspended for a program that the cluster does not take.
+async def test_what_is_refused_stops_nothing(api: FakeApi) -> None:
+    api.answers["PATCH", JOB] = failure(400, "BadRequest", 'unknown field "spec.trainer.code"')
+    with pytest.raises(CliError, match="is older than this command"):
+        await go_on()
+    assert methods(api) == ["PATCH"]
+
+
+# Breaks if what a person has written into the job is lost with a run that does not say it.
+def test_what_a_run_does_not_say_stays() -> None:
+    old = {"failure": {"maxFailures": 9}, "trainer": {"image": "a", "volumes": [1]}, "goal": {"steps": 5}}
+    assert submit.overlaid(old, {"trainer": {"image": "b"}, "goal": {}}) == {
+        "failure": {"maxFailures": 9},
+        "trainer": {"image": "b", "volumes": [1]},
+        "goal": {"steps": 5},
+    }
 
 
 # Breaks if a new spec is written into a job that can never train again.
@@ -84,7 +96,7 @@ async def test_a_job_that_completes_meanwhile(api: FakeApi) -> None:
     api.answers["GET", JOB] = of_generation(2, {**AT_REST, "phase": "Completed"})
     with pytest.raises(CliError, match="no training is left to go on with"):
         await go_on()
-    assert methods(api) == ["PATCH"]
+    assert methods(api) == ["PATCH", "PATCH"]
 
 
 async def test_a_job_that_is_deleted_meanwhile(api: FakeApi) -> None:
@@ -101,7 +113,7 @@ async def test_a_job_that_fails_meanwhile_is_made_anew(api: FakeApi) -> None:
     api.answers["GET", PODS] = listing()
     api.answers["POST", JOBS] = wanted()
     await go_on()
-    assert methods(api) == ["PATCH", "DELETE", "POST"]
+    assert methods(api) == ["PATCH", "PATCH", "DELETE", "POST"]
     # Breaks if the new job begins while pods of the old one still save.
     assert [(method, path) for method, path, _ in api.requests][-2:] == [("GET", PODS), ("POST", JOBS)]
 
