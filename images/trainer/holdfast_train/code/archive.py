@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import os
 import shutil
+import stat
 import tarfile
 import zlib
 from collections.abc import Callable, Container, Sequence
@@ -19,6 +20,7 @@ from holdfast_train.code.tree import Entry, Kind, check_path, check_size, check_
 from holdfast_train.errors import CodeInvalidError
 
 BLOCK: Final = 1 << 20
+READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a file may have become a pipe
 LEVEL: Final = 6  # of gzip
 HEADERS: Final = 64 << 10  # bytes of all headers of one member, and of what is read ahead
 _FOLDER: Final = 0o1777  # as /tmp: the program may write beside its files, as any user
@@ -56,8 +58,13 @@ def pack(root: Path, entries: Sequence[Entry], out: BinaryIO, done: Callable[[in
 
 def open_file(path: Path) -> BinaryIO:
     """A regular file for reading. OSError also if it is a link or a pipe, which would block."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, READ)
     return os.fdopen(descriptor, "rb")
+
+
+def kind_of(status: os.stat_result) -> Kind:
+    """Of a file."""
+    return "executable" if status.st_mode & stat.S_IXUSR else "file"
 
 
 def _changed(path: str) -> str:

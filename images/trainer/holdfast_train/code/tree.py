@@ -18,6 +18,7 @@ MOST_FILES: Final = 100_000
 MOST_NAME: Final = 255  # bytes of one part of a path, as file systems have
 MOST_PATH: Final = 4096
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_SHOWN: Final = 200  # characters of a name in a message
 _VERSION: Final = b"holdfast code 1\n"
 
 
@@ -78,39 +79,54 @@ def check_size(files: int, size: int) -> None:
 
 
 def check_path(path: str) -> None:
-    """CodeInvalidError if `path` cannot be that of a file below a folder."""
-    parts = path.split("/")
-    may_be = _is_utf8(path) and len(path.encode()) <= MOST_PATH and all(len(p.encode()) <= MOST_NAME for p in parts)
-    if not may_be or any(part in ("", ".", "..") for part in parts) or _CONTROL.search(path):
-        raise CodeInvalidError(
-            f"the path {path[:200]!r} cannot be sent; allowed are relative paths in UTF-8, of {MOST_PATH} bytes at "
-            f"most, without '.', '..' and control characters"
-        )
+    """CodeInvalidError if this cannot be the path of a file below a folder on every Linux."""
+    size = _check_text(path, path)
+    if size > MOST_PATH:
+        raise CodeInvalidError(f"the path {shown(path)} has {size} bytes; at most {MOST_PATH} are allowed")
+    for part in path.split("/"):
+        if part in ("", ".", ".."):
+            raise CodeInvalidError(
+                f"{shown(path)} cannot be a path in the folder; allowed: names between single slashes, without '.' "
+                f"and '..'"
+            )
+        if len(part) * 4 > MOST_NAME and len(part.encode()) > MOST_NAME:
+            raise CodeInvalidError(f"{shown(path)} has a name of more than {MOST_NAME} bytes")
 
 
 def check_target(path: str, target: str) -> None:
-    """CodeInvalidError if a link at `path` to `target` leads out of the folder, as far as the text of both says."""
-    place = path.split("/")[:-1]
-    if not _is_utf8(target) or len(target) > MOST_PATH:
-        raise CodeInvalidError(f"the link {path!r} leads to {target[:200]!r}; allowed are paths in UTF-8")
-    if target.startswith("/") or not target:
-        raise CodeInvalidError(f"the link {path!r} leads to {target[:200]!r}; allowed are relative paths in the folder")
-    for part in target.split("/"):
-        if part == "..":
-            if not place:
-                raise CodeInvalidError(f"the link {path!r} leads out of the folder, to {target[:200]!r}")
-            place.pop()
-        elif part not in ("", "."):
-            place.append(part)
+    """CodeInvalidError if the link at `path` leads, or could lead, out of the folder.
+
+    `..` may only be at the beginning of a target. The folder of a link is a real folder, and so are those above it, so
+    the way goes up inside the folder, and from there down, through links for which the same is true.
+    """
+    if not target:
+        raise CodeInvalidError(f"the link {shown(path)} has no target")
+    if _check_text(path, target) > MOST_PATH:
+        raise CodeInvalidError(f"the target of the link {shown(path)} has more than {MOST_PATH} bytes")
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    up = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
+    if target.startswith("/") or up > path.count("/"):
+        raise CodeInvalidError(f"the link {shown(path)} leads out of the folder: to {shown(target)}")
+    if ".." in parts[up:]:
+        raise CodeInvalidError(
+            f"the link {shown(path)} to {shown(target)} could lead out of the folder; allowed: '..' only at the "
+            f"beginning of a target"
+        )
 
 
-def _is_utf8(text: str) -> bool:
-    """False for what a file system has in other bytes."""
+def shown(text: str) -> str:
+    """A name in a message: printable, and not too long."""
+    return repr(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…")
+
+
+def _check_text(path: str, text: str) -> int:
+    """How many bytes `text`, the path itself or the target of its link, has in UTF-8. CodeInvalidError if none."""
+    if _CONTROL.search(text):
+        raise CodeInvalidError(f"{shown(path)}: a name has control characters, such as a line end; rename it")
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        return len(text.encode())
+    except UnicodeEncodeError as error:
+        raise CodeInvalidError(f"{shown(path)}: a name is not UTF-8; rename it") from error
 
 
 def _above(path: str) -> Iterable[str]:

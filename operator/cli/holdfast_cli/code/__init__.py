@@ -1,4 +1,5 @@
-"""The folder of a program on this machine: which of its files are sent, what is said of that, and the upload.
+"""The folder that `holdfast run` sends: which files of it, and how they get into the storage.
 
-The form of what is sent is in `holdfast_train.code`, which the pod reads.
+Belongs here: ignore files, what is never or not usually sent, secrets, the upload with its bar.
+Does not belong here: the archive and its hash (holdfast_train.code), jobs.
 """

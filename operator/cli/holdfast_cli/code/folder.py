@@ -1,162 +1,137 @@
-"""What of a folder is sent: every file but those that are left out, each with the hash of its content."""
+"""What of a folder is sent, with the hashes of the files."""
 
+import errno
 import hashlib
 import os
 import stat
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-from holdfast_cli.code.ignored import SECRET, Ignored, Layers, mark_of
-from holdfast_cli.code.secrets import LOOKS_AT, looks_secret
-from holdfast_cli.errors import CliError, unreadable
-from holdfast_train.code.archive import BLOCK, open_file
-from holdfast_train.code.tree import (
-    MOST_BYTES,
-    MOST_FILES,
-    Entry,
-    Kind,
-    check_path,
-    check_target,
-    check_tree,
-    content_hash,
-    tree_hash,
-)
-from holdfast_train.errors import CodeError
-from holdfast_train.exchange.progress_bar import format_size
+from holdfast_cli.code import secret_files
+from holdfast_cli.code.walk import HINT, OWN_FILE, File, Found, LeftOut, Walk
+from holdfast_cli.errors import CliError, ExitCode, unreadable
+from holdfast_train.code.archive import BLOCK, READ, kind_of
+from holdfast_train.code.tree import MOST_BYTES, MOST_FILES, Entry, shown, tree_hash
 
-THREADS: Final = 8
-SHOWN: Final = 10
-HINT: Final = "leave out what the program does not need: write it into .holdfastignore, in the form of .gitignore"
+THREADS: Final = min(8, os.cpu_count() or 1)
+LARGEST: Final = 10
+_BATCH: Final = 128  # files of one task: a task for each file costs more than its hash
+_GONE: Final = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENXIO)
+
+Progress = Callable[[int, int], None]
 
 
-class LeftOut(NamedTuple):
-    """A file or a folder that is not sent. `why`: the name of a file with patterns, or what it is."""
-
-    path: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Selection:
-    """What is sent of the folder `root`."""
+    """The files of the folder `root` that are sent, in the order of their paths, and what is not.
+
+    `total`: bytes. `largest`: the largest files, at most ten, the largest one first.
+    """
 
     root: Path
     entries: tuple[Entry, ...]
     left_out: tuple[LeftOut, ...]
+    total: int
+    largest: tuple[Entry, ...]
 
-    @property
+    @cached_property
     def sha256(self) -> str:
-        """The hash of what is sent."""
+        """The hash of the folder."""
         return tree_hash(self.entries)
 
-    @property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(entry.size for entry in self.entries)
 
+def select(root: Path, more_exclude: Sequence[str] = (), progress: Progress = lambda _done, _total: None) -> Selection:
+    """Choose what of `root` is sent, and compute the hashes. CliError names what is in the way, and what to do.
 
-class _Seen(NamedTuple):
-    path: str
-    kind: Kind
-    size: int
-    may_be_secret: bool
-
-
-def select(root: Path, exclude: Sequence[str] = (), done: Callable[[int], None] = lambda _: None) -> Selection:
-    """Look through the folder, and hash what is sent. `done`: is told of bytes that were read.
-
-    CliError: it is too large, a file cannot be read or sent, or nothing is left.
+    `more_exclude`: patterns as in .gitignore. `progress`, called in this thread, gets the files that are read, and the
+    number of all. No file is read if there are too many, or if they are too large.
     """
-    try:
-        seen, left_out = _look(root, Ignored(root, exclude))
-        _check_size(seen)
-        with ThreadPoolExecutor(THREADS, "holdfast-code") as pool:
-            found = list(pool.map(lambda one: _entry(root, one, done), seen))
-        entries = tuple(entry for entry in found if entry is not None)
-        secrets = [LeftOut(one.path, SECRET) for one, entry in zip(seen, found, strict=True) if entry is None]
-        check_tree(entries)
-    except OSError as error:
-        raise unreadable(error.filename or root, error, hint=HINT) from error
-    except CodeError as error:
-        raise CliError(str(error), hint=HINT) from error
+    root = root.absolute()
+    if not root.is_dir():
+        code = ExitCode.USAGE if root.exists() else ExitCode.NOT_FOUND
+        what = "is not a folder" if root.exists() else "does not exist"
+        raise CliError(f"{root} {what}", code=code, hint="start the command in the folder of your program")
+    root = root.resolve()
+    found = Walk(root, more_exclude).run()
+    _check_limits(found)
+    entries, secrets = list(found.links), []
+    batches = [found.files[at : at + _BATCH] for at in range(0, len(found.files), _BATCH)]
+    with ThreadPoolExecutor(THREADS, "holdfast-hash") as pool:
+        done = 0
+        for batch in pool.map(lambda files: [_read(root, file) for file in files], batches):
+            entries += [one for one in batch if isinstance(one, Entry)]
+            secrets += [one for one in batch if isinstance(one, LeftOut)]
+            done += len(batch)
+            progress(done, len(found.files))
     if not entries:
-        raise CliError(f"no file of {root} is left to send", hint="holdfast run --dir names the folder of the program")
-    return Selection(root, entries, tuple(sorted([*left_out, *secrets])))
-
-
-def _look(root: Path, ignored: Ignored) -> tuple[list[_Seen], list[LeftOut]]:
-    """Everything below the root that may be sent, and what is left out by its name or its kind."""
-    seen: list[_Seen] = []
-    left_out: list[LeftOut] = []
-    folders: list[tuple[str, Layers | None]] = [("", None)]
-    while folders:
-        folder, above = folders.pop()
-        with os.scandir(root / folder) as listed:
-            there = sorted(listed, key=lambda one: one.name)
-        mark = mark_of(one.name for one in there) if folder else ""
-        if mark and not (above and above.is_wanted(folder, is_folder=True)):
-            left_out.append(LeftOut(f"{folder}/", mark))
-            continue
-        layers = ignored.enter(folder, above)
-        for one in there:
-            path = f"{folder}/{one.name}" if folder else one.name
-            is_folder = one.is_dir(follow_symlinks=False)
-            if why := layers.why_not(path, is_folder=is_folder):
-                left_out.append(LeftOut(f"{path}/" if is_folder else path, why))
-            elif is_folder:
-                folders.append((path, layers))
-            elif (kind := _kind(one)) is None:
-                left_out.append(LeftOut(path, "neither a file nor a link"))
-            else:
-                check_path(path)
-                size = 0 if kind == "link" else one.stat(follow_symlinks=False).st_size
-                seen.append(_Seen(path, kind, size, not layers.is_wanted(path, is_folder=False)))
-    return seen, left_out
-
-
-def _kind(one: "os.DirEntry[str]") -> Kind | None:
-    if one.is_symlink():
-        return "link"
-    found = one.stat(follow_symlinks=False)
-    if not stat.S_ISREG(found.st_mode):
-        return None
-    return "executable" if found.st_mode & stat.S_IXUSR else "file"
-
-
-def _entry(root: Path, seen: _Seen, done: Callable[[int], None]) -> Entry | None:
-    """Hash one file. None if it looks like a secret. OSError; CodeInvalidError if it is a link out of the folder."""
-    if seen.kind == "link":
-        target = os.readlink(root / seen.path)  # noqa: PTH115 - as it is written there
-        check_target(seen.path, target)
-        return Entry(seen.path, "link", 0, content_hash(target.encode()), target)
-    digest, size = hashlib.sha256(), 0
-    with open_file(root / seen.path) as opened:
-        while block := opened.read(BLOCK):
-            if size == 0 and seen.may_be_secret and looks_secret(block[:LOOKS_AT]):
-                return None
-            digest.update(block)
-            size += len(block)
-            done(len(block))
-    return Entry(seen.path, seen.kind, size, digest.hexdigest())
-
-
-def _check_size(seen: Sequence[_Seen]) -> None:
-    """CliError that names what is large. Nothing was read yet."""
-    size = sum(one.size for one in seen)
-    if size > MOST_BYTES:
-        large = sorted(seen, key=lambda one: -one.size)[:SHOWN]
-        names = ", ".join(f"{one.path} ({format_size(one.size)})" for one in large)
         raise CliError(
-            f"the folder has {format_size(size)}; at most {format_size(MOST_BYTES)} are sent. The largest: {names}",
-            hint=HINT,
+            f"there is no file to send in {root}",
+            hint=f"start the command in the folder of your program; `!NAME` in {OWN_FILE} takes in what is left out",
         )
-    if len(seen) > MOST_FILES:
-        many = Counter(one.path.rpartition("/")[0] or "." for one in seen).most_common(SHOWN)
-        names = ", ".join(f"{folder} ({count:,})" for folder, count in many)
+    entries.sort(key=lambda entry: entry.path)
+    largest = sorted(entries, key=lambda entry: -entry.size)[:LARGEST]
+    total = sum(entry.size for entry in entries)
+    return Selection(root, tuple(entries), (*found.left_out, *secrets), total, tuple(largest))
+
+
+def _check_limits(found: Found) -> None:
+    """CliError if a pod would not take the folder."""
+    if len(found.files) + len(found.links) > MOST_FILES:
+        most = ", ".join(f"{shown(name)[1:-1]} ({count:,})" for name, count in found.files_in.most_common(LARGEST))
         raise CliError(
-            f"the folder has {len(seen):,} files; at most {MOST_FILES:,} are sent. The most are in: {names}", hint=HINT
+            f"the folder has more than {MOST_FILES:,} files. Most of those that were counted are in: {most}",
+            hint=f"name what the program does not need in {OWN_FILE}; data belongs into trainer.data or a volume",
         )
+    total = sum(file.size for file in found.files)
+    if total > MOST_BYTES:
+        largest = sorted(found.files, key=lambda file: -file.size)[:LARGEST]
+        most = ", ".join(f"{shown(file.path)[1:-1]} ({_mebibytes(file.size)})" for file in largest)
+        raise CliError(
+            f"the folder has {_mebibytes(total)}; at most {_mebibytes(MOST_BYTES)} are allowed. "
+            f"The largest files: {most}",
+            hint=f"name what the program does not need in {OWN_FILE}; data belongs into trainer.data or a volume",
+        )
+
+
+def _read(root: Path, file: File) -> Entry | LeftOut:
+    """The file with its hash; left out if it looks like a secret. It is read once."""
+    try:
+        descriptor = os.open(f"{root}/{file.path}", READ)
+    except OSError as error:
+        if error.errno in _GONE:
+            raise _changed(file) from error
+        raise unreadable(root / file.path, error, hint=HINT) from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise _changed(file)
+        data = os.read(descriptor, min(BLOCK, file.size + 1))
+        if not file.is_named and (secret := secret_files.of_content(data[: secret_files.HEAD_BYTES])):
+            return LeftOut(file.path, f"has {secret}")
+        digest, size = hashlib.sha256(), 0
+        while data and size <= file.size:  # a log that grows has no end
+            digest.update(data)
+            size += len(data)
+            data = os.read(descriptor, BLOCK) if size < file.size or len(data) == BLOCK else b""
+    except OSError as error:
+        raise unreadable(root / file.path, error, hint=HINT) from error
+    finally:
+        os.close(descriptor)
+    if size != file.size:
+        raise _changed(file)
+    return Entry(file.path, kind_of(status), size, digest.hexdigest())
+
+
+def _changed(file: File) -> CliError:
+    return CliError(
+        f"{shown(file.path)} changed while it was read",
+        hint=f"run the command again; if the program writes this file, name it in {OWN_FILE}",
+    )
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / (1 << 20):,.1f} MiB"

@@ -18,7 +18,8 @@ from holdfast_cli.check.preflight import Preflight
 from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.code.folder import Selection, select
-from holdfast_cli.code.screen import say_selection
+from holdfast_cli.code.upload import send
+from holdfast_cli.code.walk import in_words
 from holdfast_cli.errors import CliError
 from holdfast_cli.run.plan import Planned, plan
 from holdfast_cli.run.sources import of_folder, of_person
@@ -26,7 +27,6 @@ from holdfast_cli.run.submit import Again, begin_anew, check_goes_on, create, go
 from holdfast_cli.run.wanted import Wanted, layered
 from holdfast_cli.storage.address import PATIENCE, Found, Where, explained, storage_of
 from holdfast_cli.terminal.formats import money
-from holdfast_train.code.store import send
 from holdfast_train.exchange.progress_bar import format_size
 
 
@@ -71,7 +71,7 @@ def begin(
         planned = replace(planned, again=again(planned.name))
     planned.manifest("0" * 64, datetime.now(UTC))  # what is missing is said before a large folder is read
     selection = select(folder, planned.wanted.exclude)
-    say_selection(selection, err)
+    _say_selection(selection, err)
     raw = planned.manifest(selection.sha256, datetime.now(UTC))
     asyncio.run(_check(target, raw, err, planned))
     if until >= Until.SENT:
@@ -79,6 +79,13 @@ def begin(
     if until is Until.MADE:
         asyncio.run(_submit(target, raw, planned))
     return Begun(planned, raw, until)
+
+
+def _say_selection(selection: Selection, err: Console) -> None:
+    files = len(selection.entries)
+    err.print(Text(f"{files:,} {'file' if files == 1 else 'files'}, {format_size(selection.total)}"))
+    for line in in_words(selection.left_out):
+        err.print(Text(line), soft_wrap=True)
 
 
 async def _plan(target: Target, said: Wanted, command: Sequence[str]) -> Planned:
@@ -125,7 +132,7 @@ def _send(target: Target, raw: dict[str, Any], selection: Selection, err: Consol
     with explained():
         storage = found.open()
         with storage.within(PATIENCE):
-            sent = send(storage, selection.root, selection.entries)
+            sent = send(storage, selection, err)
     words = f"sent ({format_size(sent)})" if sent else "was sent already"
     err.print(Text(f"code {selection.sha256[:12]}: {words}"))
 

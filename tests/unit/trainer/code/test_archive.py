@@ -246,7 +246,7 @@ def test_a_bomb(tmp_path: Path) -> None:
     "path", ["", "/a", "a//b", "./a", "a/..", "a\0b", "a\rb", "\udcff", "x" * 256, "a/" * 2100 + "a"]
 )
 def test_paths_that_cannot_be_sent(path: str) -> None:
-    with pytest.raises(CodeInvalidError, match="cannot be sent"):
+    with pytest.raises(CodeInvalidError, match=r"cannot be a path|rename it|more than 255 bytes|at most 4096"):
         check_path(path)
 
 
@@ -261,8 +261,9 @@ def test_paths_that_can_be_sent(path: str) -> None:
         ([Entry("a", "file", 0, "x"), Entry("a", "file", 0, "x")], "twice"),
         ([Entry("a", "file", 0, "x"), Entry("a/b", "file", 0, "x")], "a file and a folder"),
         ([link("a/b", "../../c")], "out of the folder"),
-        ([link("a", "/etc/passwd")], "allowed are relative paths"),
-        ([link("a/b", "x/../../../c")], "out of the folder"),
+        ([link("a", "/etc/passwd")], "out of the folder"),
+        ([link("a/b", "x/../../../c")], "only at the beginning"),
+        ([link("a", "b/.."), link("b", ".")], "only at the beginning"),
     ],
 )
 def test_what_cannot_be_one_folder(entries: list[Entry], words: str) -> None:
@@ -270,6 +271,6 @@ def test_what_cannot_be_one_folder(entries: list[Entry], words: str) -> None:
         check_tree(entries)
 
 
-@pytest.mark.parametrize("target", ["b", "../b", "./x/../b", "../a/b/.."])
+@pytest.mark.parametrize("target", ["b", "../b", "./b/c", "../a/b"])
 def test_links_that_stay(target: str) -> None:
     check_tree([link("a/l", target)])
