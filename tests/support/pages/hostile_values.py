@@ -15,6 +15,7 @@ from tests.support.pages.long_job import NOW, a_job, surveyed, the_inputs
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import Tier
 from holdfast.api.status import Phase
+from holdfast_cli.client.card import card, failed
 from holdfast_cli.cluster.job_api import Line
 from holdfast_cli.pages.comparison import comparison_page
 from holdfast_cli.pages.document import document
@@ -89,6 +90,12 @@ def _live(page: Page, word: str) -> str:
     job = running_job(trainer={"image": "x", "command": ["y"], "nodes": 4})
     asked = actions(_named(job, word), [Tier.model_construct(name=word)], [word])
     return document(framed(page, Frame("/jobs", word, word, word, asked)), live=True)
+
+
+def _notebook(word: str) -> str:
+    inputs = job_inputs(word)
+    assert inputs.job is not None
+    return card(inputs.job, inputs.history, NOW, word) + failed(word, word)
 
 
 def _jobs(word: str) -> str:
@@ -177,6 +184,7 @@ PAGES: Mapping[str, Callable[[str], str]] = {
     "storage of a job": lambda word: document(job_page(replace(job_inputs(word), job=None)), live=False),
     "live job": lambda word: _live(job_page(job_inputs(word)), word),
     "comparison": lambda word: document(comparison_page(_two(word)), live=False),
+    "notebook": _notebook,
     "jobs": _jobs,
     "tiers": _tiers,
     "plan": _plan,
