@@ -151,7 +151,7 @@ def wanted_of(given: dict[str, Any]) -> Wanted:
 
 
 def again_of(text: str) -> Again:
-    """Raises CliError if it is none of the allowed words."""
+    """What happens to a job of the same name. Raises CliError unless it is one of the allowed words."""
     try:
         return Again(text)
     except ValueError as error:

@@ -67,12 +67,12 @@ class Job:
 
     @property
     def spec(self) -> TrainingJobSpec:
-        """What is asked for, read anew at each access."""
+        """What is asked for; read again at each access."""
         return self._read().spec
 
     @property
     def status(self) -> TrainingJobStatus:
-        """What Holdfast says of the job, such as `phase` and `progress.step`; read anew at each access."""
+        """What Holdfast says of the job, such as `phase` and `progress.step`; read again at each access."""
         return self._read().status
 
     def wait(self, until: Until = "Completed", timeout: float | None = None) -> TrainingJobStatus:

@@ -1,5 +1,6 @@
 """The public names of Holdfast for a program, and what they say before a cluster is asked, or when it refuses."""
 
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -101,6 +102,12 @@ def test_the_arguments_of_a_run() -> None:
     with pytest.raises(CliError, match=r"Client\.run: gpus: ") as raised:
         wanted_of({"gpus": -1})
     assert raised.value.exit_code is ExitCode.USAGE
+
+
+# Breaks if a run gets an argument that its docstring, and with it the reference, does not name.
+def test_the_docstring_names_all_arguments() -> None:
+    named = set(re.findall(r"`(\w+)`", Client.run.__doc__ or ""))
+    assert named == {*Wanted.model_fields, "dir", "command", "again", "say"}
 
 
 # Breaks if a wrong argument of a run is found only after a part of it was done.
