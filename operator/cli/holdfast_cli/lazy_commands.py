@@ -17,11 +17,13 @@ GROUP: Final = "holdfast.commands"
 class Place(NamedTuple):
     """Where a command is defined: `module:name` of a function, or of an app with commands of its own.
 
-    `summary` is the first sentence of the command's help. Lists of commands show it.
+    `summary` is the first sentence of the command's help. Lists of commands show it. With `takes_command`, options
+    after the first argument are those of a program that the command starts, also without `--`.
     """
 
     name: str
     summary: str
+    takes_command: bool = False
 
     def find(self, _command: str) -> Any:
         """Import the command."""
@@ -64,6 +66,8 @@ class LazyCommand(TyperCommand):
             parent.command(self.name)(found)
         command = typer.main.get_group(parent).commands[str(self.name)]
         _show_repeated(command)
+        if isinstance(self._place, Place) and self._place.takes_command:
+            command.allow_interspersed_args = False
         return command
 
 

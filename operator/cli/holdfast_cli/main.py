@@ -16,6 +16,7 @@ COMMANDS: Final[dict[str, Place | Plugin]] = {
     "run": Place(
         "holdfast_cli.run.command:run",
         "Send the folder of a program to the cluster, and train it there.",
+        takes_command=True,
     ),
     "watch": Place(
         "holdfast_cli.jobs.watch:watch",

@@ -53,3 +53,16 @@ def test_a_command_that_is_not_there(typed: str, wanted: str) -> None:
     result = CliRunner().invoke(app, [typed])
     assert result.exit_code == 2
     assert wanted in result.output
+
+
+# Breaks if an option of the program is taken for one of `holdfast run`.
+def test_a_program_without_dashes_before_it() -> None:
+    group = typer.main.get_group(app)
+    _, command, rest = group.resolve_command(
+        group.make_context("holdfast", [], resilient_parsing=True),
+        ["run", "--gpus", "2", "python", "train.py", "--steps", "9", "--gpus", "1"],
+    )
+    assert command is not None
+    found = command.make_context("run", rest).params
+    assert (found["gpus"], found["steps"]) == (2, None)
+    assert found["command"] == ["python", "train.py", "--steps", "9", "--gpus", "1"]
