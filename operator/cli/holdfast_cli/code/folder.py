@@ -56,6 +56,12 @@ def select(root: Path, more_exclude: Sequence[str] = (), progress: Progress = la
         what = "is not a folder" if root.exists() else "does not exist"
         raise CliError(f"{root} {what}", code=code, hint="start the command in the folder of your program")
     root = root.resolve()
+    if root in (Path.home().resolve(), Path("/")) and not (root / OWN_FILE).exists():
+        raise CliError(
+            f"all of {root} would be sent, which is no folder of one program",
+            code=ExitCode.USAGE,
+            hint=f"change to the folder of your program, name it with --dir, or write {OWN_FILE} here",
+        )
     found = Walk(root, more_exclude).run()
     _check_limits(found)
     entries, secrets = list(found.links), []

@@ -145,7 +145,7 @@ def _say_end(planned: Planned, err: Console, until: Until) -> None:
             done = "goes on with this program" if planned.again is Again.CONTINUE else "was created"
             words = f"{name} {done}\n  holdfast watch {name}\n  holdfast logs -f {name}"
         case Until.SENT:
-            words = "the folder was sent, and no job was created"
+            words = f"the folder was sent for the job {name}, which was not created"
         case Until.CHECKED:
             words = "nothing was sent and no job was created: --dry-run"
     err.print(Text(words), soft_wrap=True)

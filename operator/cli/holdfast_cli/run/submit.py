@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import StrEnum
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import Phase
@@ -28,12 +29,19 @@ class Again(StrEnum):
     """The old job is deleted, and the training begins from the start. The old checkpoints stay."""
 
 
-async def create(client: Client, manifest: Mapping[str, Any]) -> None:
-    """Create the job. Raises ApiError; CliError if an older release of Holdfast is installed."""
-    path = job_api.jobs_path(manifest["metadata"]["namespace"])
+class JobExistsError(CliError):
+    """A job has the name."""
+
+
+async def create(client: Client, manifest: Mapping[str, Any], more: Mapping[str, str] | None = None) -> None:
+    """Create the job. Raises ApiError, JobExistsError; CliError if an older release of Holdfast is installed."""
+    path, name = job_api.jobs_path(manifest["metadata"]["namespace"]), manifest["metadata"]["name"]
     try:
-        await client.request("POST", path, body=dict(manifest), params=STRICT)
+        await client.request("POST", path, body=dict(manifest), params={**STRICT, **(more or {})})
     except ApiError as error:
+        if error.status == 409:
+            hint = "give --again continue, --again new, or another --name"
+            raise JobExistsError(f"a job {name} exists", code=ExitCode.USAGE, hint=hint) from error
         raise _older(error) from error
 
 
@@ -61,14 +69,33 @@ async def go_on(client: Client, old: TrainingJob, manifest: Mapping[str, Any]) -
     new fields, and resumes: it keeps its history and its costs. One that has failed is deleted, and a new one takes
     its checkpoints over.
     """
-    meta, found = old.metadata, cast("TrainingJob | None", old)
-    if old.status.phase != Phase.FAILED:
-        await _change(client, old, {**manifest["spec"], "suspend": True}, {"dryRun": "All"})  # before anything stops
-        asked = await job_api.set_suspend(client, meta.namespace, meta.name, suspended=True)
-        generation = asked.metadata.generation
-        found = await _until(client, old, lambda job: _is_at_rest(job, meta.uid, generation), SUSPENDED_WITHIN)
-    if found is None or found.metadata.uid != meta.uid:
-        raise CliError(f"{meta.name} was deleted meanwhile", code=ExitCode.NOT_FOUND, hint="run the command again")
+    if old.status.phase == Phase.FAILED:
+        await _take_over(client, old, old, manifest)
+        return
+    await _change(client, old, {**manifest["spec"], "suspend": True}, {"dryRun": "All"})  # before anything stops
+    try:
+        await _take_over(client, old, await _suspended(client, old), manifest)
+    except BaseException:  # also Ctrl-C: the job goes on as it was
+        if not old.spec.suspend:
+            with suppress(ApiError, CliError):
+                await _change(client, old, {"suspend": False}, {})
+        raise
+
+
+async def _suspended(client: Client, old: TrainingJob) -> TrainingJob | None:
+    """Suspend the job, and wait until nothing of it runs. What it is then, None if it is gone."""
+    meta = old.metadata
+    asked = await job_api.set_suspend(client, meta.namespace, meta.name, suspended=True)
+    generation = asked.metadata.generation
+    return await _until(client, old, lambda job: _is_at_rest(job, meta.uid, generation), SUSPENDED_WITHIN)
+
+
+async def _take_over(client: Client, old: TrainingJob, found: TrainingJob | None, manifest: Mapping[str, Any]) -> None:
+    """Train with the fields of `manifest` from here on. `found`: `old` as it is now; nothing of it runs."""
+    if found is None or found.metadata.uid != old.metadata.uid:
+        raise CliError(
+            f"{old.metadata.name} was deleted meanwhile", code=ExitCode.NOT_FOUND, hint="run the command again"
+        )
     check_goes_on(found, manifest)
     if found.status.phase == Phase.FAILED:
         whole = {**overlaid(found.spec.to_object(), manifest["spec"]), "suspend": False}
@@ -98,7 +125,12 @@ def _maps(fields: Mapping[str, Any]) -> set[str]:
 
 
 async def begin_anew(client: Client, old: TrainingJob, manifest: Mapping[str, Any]) -> None:
-    """Delete `old`, wait until it is gone with its pods, and create the new job. Raises ApiError, CliError."""
+    """Delete `old`, wait until it is gone with its pods, and create the new job. Raises ApiError, CliError.
+
+    Nothing is deleted for a job that the cluster would refuse.
+    """
+    with suppress(JobExistsError):
+        await create(client, manifest, {"dryRun": "All"})
     await delete(client, old)
     await wait_gone(client, old, GONE_WITHIN)
     await create(client, manifest)

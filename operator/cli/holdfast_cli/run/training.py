@@ -66,7 +66,9 @@ def begin(
     `said`: what is stronger than the files of the folder and of the person. `again` decides, from its name, about a job
     that is there. `err` is told what happens. `endpoint`: where the storage is reached from here.
     """
-    planned = asyncio.run(_plan(target, layered(said, of_folder(folder), of_person()), command))
+    person = of_person()
+    planned = asyncio.run(_plan(target, layered(said, of_folder(folder), person), command))
+    endpoint = endpoint or _chosen_endpoint(planned, said, person)
     if planned.old is not None and until is Until.MADE:
         planned = replace(planned, again=again(planned.name))
     planned.manifest("0" * 64, datetime.now(UTC))  # what is missing is said before a large folder is read
@@ -77,8 +79,17 @@ def begin(
     if until >= Until.SENT:
         _send(target, raw, selection, err, endpoint)
     if until is Until.MADE:
-        asyncio.run(_submit(target, raw, planned))
+        asyncio.run(_submit(target, raw, planned, err))
     return Begun(planned, raw, until)
+
+
+def _chosen_endpoint(planned: Planned, *own: Wanted) -> str | None:
+    """The endpoint of the storage if the person has chosen it in `own`: then their own keys may go there."""
+    storage = planned.wanted.storage
+    s3 = None if storage is None else storage.s3
+    if s3 is None or s3.proxy is not None:
+        return None
+    return s3.endpoint if any(wanted.storage == storage for wanted in own) else None
 
 
 def _say_selection(selection: Selection, err: Console) -> None:
@@ -137,11 +148,12 @@ def _send(target: Target, raw: dict[str, Any], selection: Selection, err: Consol
     err.print(Text(f"code {selection.sha256[:12]}: {words}"))
 
 
-async def _submit(target: Target, raw: dict[str, Any], planned: Planned) -> None:
+async def _submit(target: Target, raw: dict[str, Any], planned: Planned, err: Console) -> None:
     async with connect(target) as client:
         if planned.old is None:
             await create(client, raw)
         elif planned.again is Again.CONTINUE:
+            err.print(Text(f"{planned.name} saves and is suspended; then it goes on with this program ..."))
             await go_on(client, planned.old, raw)
         else:
             await begin_anew(client, planned.old, raw)

@@ -1,5 +1,6 @@
 """A run in the place of a job that has its name, against an API server with scripted answers."""
 
+import asyncio
 import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from tests.support.http.scripted_api_server import FakeApi, failure, fake_api, l
 from tests.support.manifests.observed_jobs import RUNNING, UID, raw_job
 
 from holdfast.api.objects import TrainingJob
+from holdfast.runtime.errors import ApiError
 from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.errors import CliError
 from holdfast_cli.run import submit
@@ -96,7 +98,35 @@ async def test_a_job_that_completes_meanwhile(api: FakeApi) -> None:
     api.answers["GET", JOB] = of_generation(2, {**AT_REST, "phase": "Completed"})
     with pytest.raises(CliError, match="no training is left to go on with"):
         await go_on()
-    assert methods(api) == ["PATCH", "PATCH"]
+    assert methods(api) == ["PATCH", "PATCH", "PATCH"]
+
+
+# Breaks if a job stays suspended because the command was interrupted.
+async def test_a_job_goes_on_if_the_command_is_interrupted(api: FakeApi) -> None:
+    written = list[Any]()
+    api.answers["PATCH", JOB] = lambda body: written.append(body) or of_generation(2)
+    api.answers["GET", JOB] = of_generation(2)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await go_on()
+    assert written[-1] == {"metadata": {"uid": UID}, "spec": {"suspend": False}}
+
+
+# Breaks if a job is deleted for a new one that the cluster does not take.
+async def test_nothing_is_deleted_for_a_job_that_is_refused(api: FakeApi) -> None:
+    api.answers["POST", JOBS] = failure(422, "Invalid", "spec.trainer.image: too long")
+    async with connect(Target(None, "demo")) as client:
+        with pytest.raises(ApiError, match="too long"):
+            await submit.begin_anew(client, TrainingJob.parse(raw_job()), wanted())
+    assert methods(api) == ["POST"]
+
+
+# Breaks if two runs of one name at once end in words that nobody understands.
+async def test_two_runs_of_one_name(api: FakeApi) -> None:
+    api.answers["POST", JOBS] = failure(409, "AlreadyExists", "already exists")
+    async with connect(Target(None, "demo")) as client:
+        with pytest.raises(CliError, match="a job job exists"):
+            await submit.create(client, wanted())
 
 
 async def test_a_job_that_is_deleted_meanwhile(api: FakeApi) -> None:
@@ -113,7 +143,7 @@ async def test_a_job_that_fails_meanwhile_is_made_anew(api: FakeApi) -> None:
     api.answers["GET", PODS] = listing()
     api.answers["POST", JOBS] = wanted()
     await go_on()
-    assert methods(api) == ["PATCH", "PATCH", "DELETE", "POST"]
+    assert methods(api) == ["PATCH", "PATCH", "POST", "DELETE", "POST"]
     # Breaks if the new job begins while pods of the old one still save.
     assert [(method, path) for method, path, _ in api.requests][-2:] == [("GET", PODS), ("POST", JOBS)]
 
