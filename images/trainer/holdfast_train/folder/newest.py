@@ -4,8 +4,9 @@ None of this decides what is committed. It names the save in HOLDFAST_NEWEST_CHE
 """
 
 import math
+import posixpath
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -64,8 +65,26 @@ class NewestSave:
     def path_in(self, files: Mapping[str, File], torn: Collection[str]) -> str:
         """The newest save among `files` that has nothing of what is `torn`; empty without one."""
         own = [file for file in files.values() if not self.is_old(file, ())]
-        save = self._newest(own, [file.path for file in own if self._own.get(file.path) != file.signature], torn)
+        new = [file.path for file in own if self._own.get(file.path) != file.signature]
+        save = self._newest(own, new, {*torn, *self._cut(own, new)})
         return "" if save is None else save.path
+
+    def _cut(self, files: Sequence[File], new: Collection[str]) -> Iterator[str]:
+        """Saves that no commit has, and that lack a kind of state file that one beside them has, as after a crash."""
+        kinds = {
+            save.path: {
+                re.sub(r"\d+", "0", posixpath.relpath(file.path, save.path or "."))
+                for file in save.files
+                if self._is_state(file)
+            }
+            for save in self._saves(files)
+            if not any(file.path == save.path for file in save.files)
+        }
+        committed = {file.path for file in files} - {*new}
+        for path, own in kinds.items():
+            beside = (more for other, more in kinds.items() if posixpath.dirname(other) == posixpath.dirname(path))
+            if any(own < more for more in beside) and not any(is_in(one, path) for one in committed):
+                yield path
 
     def note_told(self, step: int, there: Mapping[str, File], at: float = 0.0) -> None:
         """The program told `step` until `at`, in seconds since 1970; its output is read about once a second.

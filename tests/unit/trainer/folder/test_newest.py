@@ -183,6 +183,25 @@ def test_the_step(tmp_path: Path, path: str, state: int | None, told: int | None
     assert place.newest.step_at(place.index.newest, look(place.root).files) == step[0]
 
 
+def test_a_save_that_a_crash_has_cut_between_two_files(tmp_path: Path) -> None:
+    """Breaks if a program is told to go on from a folder that has the model alone, while those beside it have all."""
+    place = Seen(tmp_path)
+    place.start()
+    for path in ("checkpoint-10/model.pt", "checkpoint-10/optimizer.pt", "checkpoint-10/rng_0.pt"):
+        archive(place.root / path)
+    assert place.committed() == "checkpoint-10"
+    archive(place.root / "checkpoint-20/model.pt")
+    place.newest.begin(place.index, {path: look(place.root).files[path] for path in place.index.files}, {})
+    assert place.path == "checkpoint-10"
+    for path in ("checkpoint-20/optimizer.pt", "checkpoint-20/rng_1.pt"):  # of fewer processes, or of others
+        archive(place.root / path)
+    assert place.path == "checkpoint-20"
+    (place.root / "checkpoint-20/optimizer.pt").unlink()
+    assert place.committed() == "checkpoint-20", "nothing but a crash leaves it so"
+    place.newest.begin(place.index, look(place.root).files, {})
+    assert place.path == "checkpoint-20"
+
+
 @pytest.mark.parametrize(("saved_at", "step"), [(99.5, 20), (100.5, 30)])
 def test_a_step_that_was_read_after_the_save(tmp_path: Path, saved_at: float, step: int) -> None:
     """Breaks if a quick program seems to begin before its checkpoint, whose step it had told only after the save."""
