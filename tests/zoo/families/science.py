@@ -21,5 +21,9 @@ PROGRAMS = (
         steps=8,
         promise="resumes",
         why="Its documentation says that `--restart_latest` goes on; the data are shuffled by an unsaved generator.",
+        cause=(
+            "`--restart_latest` loads the save with the newest name. If a crash has cut that, `run_train.py` catches the "
+            "error, and begins at epoch 0 without a word"
+        ),
     ),
 )
