@@ -22,8 +22,8 @@ PROGRAMS = (
         promise="resumes",
         why="Its documentation says that `--restart_latest` goes on; the data are shuffled by an unsaved generator.",
         cause=(
-            "`--restart_latest` loads the save with the newest name. If a crash has cut that, `run_train.py` catches the "
-            "error, and begins at epoch 0 without a word"
+            "`--restart_latest` loads the save with the newest name. If a crash has cut that, `run_train.py` catches "
+            "the error, and begins at epoch 0 without a word"
         ),
     ),
 )
