@@ -9,7 +9,7 @@ YOLO = (
 CLIP = (
     "--model local-dir:model --train-data train.csv --dataset-type csv --csv-separator , --csv-img-key filepath "
     "--csv-caption-key title --batch-size 16 --epochs 8 --workers 0 --precision fp32 --device cpu --seed 1 --warmup 2 "
-    "--lr 1e-3 --log-every-n-steps 1 --logs $folder --name run "
+    "--lr 1e-3 --log-every-n-steps 1 --logs $folder --name run --resume latest"
 )
 
 PROGRAMS = (
@@ -34,9 +34,7 @@ PROGRAMS = (
         name="open-clip",
         group="torch",
         package="open-clip-torch",
-        # Not `--resume latest`: that takes a save also if a crash has cut it.
-        command=f'exec python -m open_clip_train.main {CLIP} ${{newest:+--resume "$newest"}}',
-        takes_newest=True,
+        command=f"exec python -m open_clip_train.main {CLIP}",
         prepare_command="python $data/images.py images && python $data/for_open_clip.py model",
         saves=("run/checkpoints/epoch_*.pt",),
         resumed="=> resuming checkpoint",
@@ -44,6 +42,10 @@ PROGRAMS = (
         steps=1536,
         promise="resumes",
         why="It keeps weights, optimizer and epoch; the images are drawn by a generator that begins again.",
+        cause=(
+            "`--resume latest`, the only way to go on in the same folder, takes the save with the newest name, also one "
+            "that a crash has cut"
+        ),
     ),
     Program(
         name="nnunet",
