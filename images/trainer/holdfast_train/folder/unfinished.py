@@ -15,7 +15,7 @@ STATE: Final = "trainer_state.json"  # the last file of a Trainer's checkpoint
 METADATA: Final = ".metadata"  # the last file of torch.distributed.checkpoint
 
 _TEMPORARY: Final = re.compile(
-    r"(?i)\.?_*tmp[-_.].*|tmp(?-i:[a-z0-9_]{8})|.*[-_.]tmp(?:[-_.0-9].*)?|.*ckpt.*_temp|.*\.(?:part|partial|tempstate\d+"
+    r"(?i)\.?_*tmp[-_.].*|tmp(?-i:[a-z0-9_]{8})|\.tmp(?-i:(?=[A-Za-z]*\d|[a-z]*[A-Z])\w{6})|.*[-_.]tmp(?:[-_.0-9].*)?|.*ckpt.*_temp|.*\.(?:part|partial|tempstate\d+"
     r"|incomplete.*|orbax-checkpoint-tmp.*)|\..+\.(?-i:(?=[A-Za-z]*\d|[a-z]*[A-Z])\w{4,8})",  # the last one: of rsync
     re.DOTALL,
 )

@@ -34,6 +34,8 @@ def no_text(_path: str) -> None:
         ("12.orbax-checkpoint-tmp-1", True),
         ("last.pt.part", True),
         ("model.bin.incomplete", True),
+        (".tmpRyps80", True),  # of safetensors
+        (".tmpfolder", False),
         ("ckpt-5_temp", True),
         ("ckpt-5.data-00000-of-00001.tempstate123", True),
         ("-v.pt", False),
