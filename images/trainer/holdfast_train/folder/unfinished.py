@@ -15,8 +15,9 @@ STATE: Final = "trainer_state.json"  # the last file of a Trainer's checkpoint
 METADATA: Final = ".metadata"  # the last file of torch.distributed.checkpoint
 
 _TEMPORARY: Final = re.compile(
-    r"(?i)\.?_*tmp[-_.].*|tmp(?-i:[a-z0-9_]{8})|\.tmp(?-i:(?=[A-Za-z]*\d|[a-z]*[A-Z])\w{6})|.*[-_.]tmp(?:[-_.0-9].*)?|.*ckpt.*_temp|.*\.(?:part|partial|tempstate\d+"
-    r"|incomplete.*|orbax-checkpoint-tmp.*)|\..+\.(?-i:(?=[A-Za-z]*\d|[a-z]*[A-Z])\w{4,8})",  # the last one: of rsync
+    r"(?i)\.?_*tmp[-_.].*|tmp(?-i:[a-z0-9_]{8})|\.tmp(?-i:(?=[A-Za-z]*\d|[a-z]*[A-Z])\w{6})|.*[-_.]tmp(?:[-_.0-9].*)?"
+    r"|.*ckpt.*_temp|.*\.(?:part|partial|tempstate\d+|incomplete.*|orbax-checkpoint-tmp.*)"
+    r"|\..+\.(?-i:(?=[A-Za-z]*\d|[a-z]*[A-Z])\w{4,8})",  # the last one: of rsync
     re.DOTALL,
 )
 _HINT: Final = re.compile(r"(?i)tmp|temp|\.part|\.incomplete|(?:\A|/)\.")  # quick: one in each temporary name
