@@ -102,8 +102,12 @@ PROGRAMS = (
         patterns=("'loss': '{loss}'",),
         steps=64,
         pause=0.2,
-        promise="exact",
+        promise="resumes",
         why="It trains with the Trainer of transformers.",
+        cause=(
+            "the model card, `README.md` in each save, lists only the losses since the last start. Losses, weights and the "
+            "state of the Trainer are equal"
+        ),
     ),
     Program(
         name="diffusers-accelerate",
@@ -122,6 +126,7 @@ PROGRAMS = (
             "`save_state` keeps weights, optimizer and generators; but a new order of the data is drawn at each start, "
             "as in the scripts of diffusers."
         ),
+        cause=("a new order of the data is drawn at each start, as in the scripts of diffusers"),
     ),
     Program(
         name="speechbrain",
