@@ -105,8 +105,8 @@ PROGRAMS = (
         promise="resumes",
         why="It trains with the Trainer of transformers.",
         cause=(
-            "the model card, `README.md` in each save, lists only the losses since the last start. Losses, weights and the "
-            "state of the Trainer are equal"
+            "the model card, `README.md` in each save, lists only the losses since the last start. Losses, weights and "
+            "the state of the Trainer are equal"
         ),
     ),
     Program(
