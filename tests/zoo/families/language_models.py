@@ -159,8 +159,12 @@ PROGRAMS = (
         final="final/lit_model.pth",
         patterns=("iter*step {step}*loss train: {loss},",),
         steps=64,
-        promise="exact",
+        promise="resumes",
         why="It saves weights, optimizer, counts, and the place in the data (litdata's StreamingDataLoader).",
+        cause=(
+            "a crash after `lit_model.pth` and before the other files of a save: LitGPT goes on from that save, and "
+            "never writes the others. Losses and weights are equal"
+        ),
     ),
     Program(
         name="litgpt-finetune",
