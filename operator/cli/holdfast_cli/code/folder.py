@@ -58,7 +58,7 @@ def select(root: Path, more_exclude: Sequence[str] = (), progress: Progress = la
     root = root.resolve()
     if root in (Path.home().resolve(), Path("/")) and not (root / OWN_FILE).exists():
         raise CliError(
-            f"all of {root} would be sent, which is no folder of one program",
+            f"all of {root} would be sent, and not the folder of one program",
             code=ExitCode.USAGE,
             hint=f"change to the folder of your program, name it with --dir, or write {OWN_FILE} here",
         )
