@@ -120,6 +120,7 @@ async def test_a_training_from_a_notebook(client: Client, folder: Path, cluster:
 
 
 # Breaks if a move that a program asks for goes elsewhere, or if a log that is read in part keeps the program waiting.
+@pytest.mark.thorough
 def test_a_move_and_a_log_that_is_left(client: Client, folder: Path) -> None:
     job = client.run("train.py", dir=folder, name="moved", steps=GOAL)
     job.wait(steps(3), timeout=90)

@@ -86,6 +86,7 @@ def written_lines(folder: Path) -> dict[str, list[bytes]]:
 
 # Breaks if a line is missing or comes twice, if its rank is wrong, or if the command ends before the job, when attempts
 # follow each other in new pods and in pods that stay, and connections break in the middle of lines.
+@pytest.mark.thorough
 def test_three_attempts_of_four_ranks_are_followed_byte_for_byte(  # noqa: PLR0917 - fixtures
     cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool, proxy: ApiProxy, tmp_path: Path
 ) -> None:

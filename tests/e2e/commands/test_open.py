@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+import pytest
 from tests.support.cluster.training_jobs import Pool, submit
 from tests.support.free_ports import free_port
 from tests.support.operator.operator_process import OperatorProcess
@@ -51,6 +52,7 @@ def answer(url: str) -> bytes:
 
 
 # Breaks if the port is not that of the pod that trains, if bytes are lost, or if a move ends the command.
+@pytest.mark.thorough
 def test_a_port_stays_open_over_a_move(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool, tmp_path: Path
 ) -> None:
