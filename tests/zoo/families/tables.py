@@ -35,12 +35,13 @@ PROGRAMS = (
         command="exec python $drivers/catboost_loop.py $folder",
         saves=("snapshot",),
         pattern="snapshot",
-        exclude=("catboost_training.json",),  # a log, whose format says all the time that it is not whole
+        # Both say all the time that they are not whole: a log in JSON, and files whose names end with .tmp.
+        exclude=("catboost_training.json", "tmp"),
         resumed=r"(?s)\A(?!.*\n0:\tlearn).*\tlearn",
         final="final.npz",
         patterns=("{step}:*learn: {loss}",),
         steps=400,
-        pause=0.06,
+        pause=0.12,
         promise="exact",
         why="Documentation, Recovering training: it goes on from the saved state, with the same parameters.",
     ),

@@ -26,7 +26,7 @@ model = CatBoostClassifier(
     train_dir=sys.argv[1],
     save_snapshot=True,
     snapshot_file="snapshot",
-    snapshot_interval=3,
+    snapshot_interval=6,
     metric_period=1,
 )
 model.fit(x, y, callbacks=[Pause()])
