@@ -43,8 +43,8 @@ PROGRAMS = (
         promise="resumes",
         why="It keeps weights, optimizer and epoch; the images are drawn by a generator that begins again.",
         cause=(
-            "`--resume latest`, the only way to go on in the same folder, takes the save with the newest name, also "
-            "one that a crash has cut"
+            "the images are drawn by a generator that begins again. Another rehearsal failed after the crash in a save: "
+            "`--resume latest` takes the save with the newest name, also one that is cut"
         ),
     ),
     Program(
