@@ -43,7 +43,7 @@ PROGRAMS = (
         promise="resumes",
         why="It keeps weights, optimizer and epoch; the images are drawn by a generator that begins again.",
         cause=(
-            "the images are drawn by a generator that begins again. Another rehearsal failed after the crash in a save: "
+            "the images are drawn by a generator that begins again. Another rehearsal failed after a crash in a save: "
             "`--resume latest` takes the save with the newest name, also one that is cut"
         ),
     ),
