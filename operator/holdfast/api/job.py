@@ -10,6 +10,7 @@ from holdfast.api.every import Every, cel_instant, no_period
 from holdfast.api.failure import Failure
 from holdfast.api.knowledge import MAX_TIERS
 from holdfast.api.model import Model
+from holdfast.api.names import CODE_PATH
 from holdfast.api.profile import Tier, Toleration
 from holdfast.api.resumption import Resume
 from holdfast.api.rules import KeyedBy, Rule, exactly_one
@@ -349,6 +350,14 @@ class TrainingJobSpec(Model):
             is_met=lambda spec: not spec.checkpoint.peers or spec.trainer.nodes > 1,
             got=lambda spec: f"{spec.trainer.nodes} node",
             field=".checkpoint.peers",
+        ),
+        Rule(
+            allowed=f"{CODE_PATH} has the files of trainer.code: choose a folder below it, such as {CODE_PATH}/outputs",
+            cel=f"!has(self.trainer.code) || !has(self.checkpoint.folder) || self.checkpoint.folder != '{CODE_PATH}'",
+            is_met=lambda spec: spec.trainer.code is None or spec.checkpoint.folder != CODE_PATH,
+            got_cel="self.checkpoint.folder",
+            got=lambda spec: spec.checkpoint.folder,
+            field=".checkpoint.folder",
         ),
         Rule(
             allowed="trainer must not change while the job runs: suspend the job first (spec.suspend: true)",

@@ -314,4 +314,29 @@ BAD_TRAINERS: Final[tuple[Bad, ...]] = (
         "Epoch {epoch}/{epochs}",
         "{epoch_step}, {epoch_steps}, and {epoch} or {epoch_from_1} go together",
     ),
+    Bad(
+        "code-hash",
+        {f"{_TRAINER}/code": {"sha256": "ABC"}},
+        "spec.trainer.code.sha256",
+        "ABC",
+        "should be at least 64 chars long",
+        "must be a SHA-256: 64 hexadecimal digits in lower case",
+    ),
+    Bad(
+        "code-and-volume",
+        {
+            f"{_TRAINER}/code": {"sha256": "ab" * 32},
+            f"{_TRAINER}/volumes": [{"name": "v", "mountPath": "/code", "emptyDir": {}}],
+        },
+        "spec.trainer.code",
+        "",
+        "/code is where code is: choose another path",
+    ),
+    Bad(
+        "code-and-folder",
+        {f"{_TRAINER}/code": {"sha256": "ab" * 32}, "spec/checkpoint/folder": "/code"},
+        "spec.checkpoint.folder",
+        "/code",
+        "/code has the files of trainer.code",
+    ),
 )

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -11,7 +11,7 @@ from rich.text import Text
 from holdfast_cli.cluster.connect import Target
 from holdfast_cli.cluster.options import Kubeconfig, Namespace
 from holdfast_cli.errors import CliError, ExitCode
-from holdfast_cli.logs.chosen import ALL
+from holdfast_cli.logs.chosen import ALL, MOST_RANKS
 from holdfast_cli.logs.command import logs
 from holdfast_cli.run import options
 from holdfast_cli.run.local_cluster import bring_up
@@ -21,6 +21,8 @@ from holdfast_cli.run.training import Until, begin
 from holdfast_cli.terminal.console import error_console
 from holdfast_cli.terminal.interruptible import interruptible
 from holdfast_cli.terminal.output import Output, write
+
+LAST_LINES: Final = 10
 
 
 def run(
@@ -128,8 +130,10 @@ def _asked(name: str) -> Again:
 
 def _follow(planned: Planned, namespace: str | None, kubeconfig: Path | None, err: Console) -> None:
     """Show the log until the job is over, with the exit code of `holdfast logs -f`. Ctrl-C ends only the log."""
+    ranks = ALL if (planned.wanted.nodes or 1) <= MOST_RANKS else "0"
+    tail = LAST_LINES if planned.again is Again.CONTINUE else None  # of the attempts before
     try:
-        logs(planned.name, follow=True, rank=ALL, namespace=namespace, kubeconfig=kubeconfig)
+        logs(planned.name, follow=True, rank=ranks, tail=tail, namespace=namespace, kubeconfig=kubeconfig)
     except typer.Exit as ended:
         if ended.exit_code == ExitCode.INTERRUPTED:
             name = f"{planned.name} -n {planned.namespace}"
