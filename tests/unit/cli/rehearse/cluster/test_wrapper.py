@@ -166,7 +166,7 @@ def test_all_that_the_program_has_started_is_killed(started: list["subprocess.Po
     )
     output, errors = process.communicate(timeout=20)
     assert (process.returncode, output, errors.strip()) == (-signal.SIGKILL, "", KILLED)
-    assert not [one for one in below if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    wait_for(lambda: not any(map(_lives, below)), 10, "the end of its processes")  # a signal takes effect a bit later
 
 
 # Breaks if the killer outlives the program: the pod would wait for it.
@@ -264,3 +264,10 @@ def test_names_that_the_text_repeats(tmp_path: Path) -> None:
     assert step_of(found) == 40
     assert save_watch.OWN == OWN
     assert all(repr(one)[1:-1] in TEXT for one in (variables.ATTEMPT, variables.RANK))
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
