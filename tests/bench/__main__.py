@@ -25,6 +25,7 @@ from tests.bench.figures import (
     loss_guard,
     notice,
     overhead,
+    run,
     scrape,
     several_creation,
     several_decide,
@@ -69,6 +70,7 @@ ALONE: dict[str, Callable[[bool], Awaitable[list[Measured]]]] = {
     "folder": folder.measure,
     "folder-nodes": folder_nodes.measure,
     "folder-stall": folder_stall.measure,
+    "run": run.measure,
 }
 NAMES = (*FIGURES, *ALONE)
 PAGES = Path(__file__).parents[2] / "docs" / "reference"

@@ -185,6 +185,11 @@ GOALS: tuple[Goal, ...] = (
         "folder-nodes-plain", "the same ÷ 4 plain uploads of the same bytes at once (beside it boto3, once)", "×",
         "≤ 1.3", at_most(1.3), digits=2,
     ),
+    Goal("run-first-step", "`holdfast run` in a folder with one script → its first step, on a local cluster, p50", "s",
+         "≤ 60", at_most(60.0), digits=1),
+    Goal("run-changed", "5 MB of changed code: from the command until it is in the pod, at 100 MB/s", "s", "≤ 2",
+         at_most(2.0), digits=2),
+    Goal("run-again", "the same, unchanged: bytes uploaded", "", "0", at_most(0), digits=0),
     Goal("relay", "the relay of progress: what it adds to a step of an unchanged Trainer", "%", "≤ 1", at_most(1.0),
          digits=2),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.runtime.apiserver.client import Client
+from holdfast.runtime.errors import ApiError
 from holdfast_cli.cluster import job_api
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.run.manifest import manifest
@@ -52,7 +53,7 @@ class Planned:
 
 async def plan(client: Client, namespace: str, said: Wanted, command: Sequence[str]) -> Planned:
     """Ask the cluster. Raises ApiError, CliError."""
-    profile = _chosen(await job_api.list_profiles(client), said.profile)
+    profile = await _profile(client, said.profile)
     defaults = profile.spec.defaults
     low = {name: value for name in ("image", "storage") if (value := getattr(defaults, name)) is not None}
     named = said.name or default_name(command)
@@ -60,21 +61,25 @@ async def plan(client: Client, namespace: str, said: Wanted, command: Sequence[s
     return Planned(wanted, namespace, command, await job_api.find_job(client, namespace, named))
 
 
-def _chosen(known: Sequence[CapacityProfile], name: str | None) -> CapacityProfile:
-    """The profile with this name, otherwise the only one. Raises CliError."""
-    if name is None and len(known) == 1:
+async def _profile(client: Client, name: str | None) -> CapacityProfile:
+    """The profile with this name, otherwise the only one. Raises ApiError, CliError."""
+    try:
+        if name is not None:
+            return await job_api.get_profile(client, name)
+        known = await job_api.list_profiles(client)
+    except ApiError as error:
+        if error.status == 403:
+            hint = "ask for the role holdfast-profiles, which lets you read CapacityProfiles"
+            raise CliError(f"not allowed: {error.message}", code=ExitCode.FORBIDDEN, hint=hint) from error
+        raise
+    if len(known) == 1:
         return known[0]
-    found = next((profile for profile in known if profile.metadata.name == name), None)
-    if found is not None:
-        return found
-    listed = ", ".join(profile.metadata.name for profile in known) or "none"
-    if name is None:
-        raise CliError(
-            f"the cluster has {len(known)} CapacityProfiles, and none is chosen; it has: {listed}",
-            code=ExitCode.USAGE,
-            hint="give --profile NAME, or write profile = 'NAME' into holdfast.toml",
-        )
-    raise CliError(f"the cluster has no CapacityProfile {name}; it has: {listed}", code=ExitCode.NOT_FOUND)
+    raise CliError(
+        f"the cluster has {len(known)} CapacityProfiles, and none is chosen; it has: "
+        f"{', '.join(profile.metadata.name for profile in known) or 'none'}",
+        code=ExitCode.USAGE,
+        hint="give --profile NAME, or write profile = 'NAME' into holdfast.toml",
+    )
 
 
 def default_name(command: Sequence[str]) -> str:

@@ -68,7 +68,7 @@ def begin(
     """
     person = of_person()
     planned = asyncio.run(_plan(target, layered(said, of_folder(folder), person), command))
-    endpoint = endpoint or _chosen_endpoint(planned, said, person)
+    endpoint = endpoint or chosen_endpoint(planned, said, person)
     if planned.old is not None and until is Until.MADE:
         planned = replace(planned, again=again(planned.name))
     planned.manifest("0" * 64, datetime.now(UTC))  # what is missing is said before a large folder is read
@@ -83,7 +83,7 @@ def begin(
     return Begun(planned, raw, until)
 
 
-def _chosen_endpoint(planned: Planned, *own: Wanted) -> str | None:
+def chosen_endpoint(planned: Planned, *own: Wanted) -> str | None:
     """The endpoint of the storage if the person has chosen it in `own`: then their own keys may go there."""
     storage = planned.wanted.storage
     s3 = None if storage is None else storage.s3
