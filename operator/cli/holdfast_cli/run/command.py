@@ -135,8 +135,10 @@ def _follow(planned: Planned, namespace: str | None, kubeconfig: Path | None, er
     try:
         logs(planned.name, follow=True, rank=ranks, tail=tail, namespace=namespace, kubeconfig=kubeconfig)
     except typer.Exit as ended:
+        name = f"{planned.name} -n {planned.namespace}"
+        if ended.exit_code == ExitCode.FAILED:
+            err.print(Text(f"{planned.name} has failed; holdfast describe {name} says why"))
         if ended.exit_code == ExitCode.INTERRUPTED:
-            name = f"{planned.name} -n {planned.namespace}"
             err.print(Text(f"{planned.name} goes on; holdfast logs -f {name} shows it, holdfast cancel {name} ends it"))
             raise typer.Exit(ExitCode.OK) from ended
         raise

@@ -1,7 +1,9 @@
 """From what is said of a run to a job in the cluster: for `holdfast run`, and for the Python client."""
 
 import asyncio
+import posixpath
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -71,9 +73,11 @@ def begin(
     endpoint = endpoint or chosen_endpoint(planned, said, person)
     if planned.old is not None and until is Until.MADE:
         planned = replace(planned, again=again(planned.name))
-    planned.manifest("0" * 64, datetime.now(UTC))  # what is missing is said before a large folder is read
-    selection = select(folder, planned.wanted.exclude)
-    _say_selection(selection, err)
+    # What is missing or wrong is said before a large folder is read.
+    _refuse(_reviewed(planned.manifest("0" * 64, datetime.now(UTC))), err)
+    with err.status("reading the folder ...") if err.is_terminal else nullcontext():
+        selection = select(folder, planned.wanted.exclude)
+    _say_selection(selection, command, err)
     raw = planned.manifest(selection.sha256, datetime.now(UTC))
     asyncio.run(_check(target, raw, err, planned))
     if until >= Until.SENT:
@@ -92,11 +96,20 @@ def chosen_endpoint(planned: Planned, *own: Wanted) -> str | None:
     return s3.endpoint if any(wanted.storage == storage for wanted in own) else None
 
 
-def _say_selection(selection: Selection, err: Console) -> None:
+def _say_selection(selection: Selection, command: Sequence[str], err: Console) -> None:
     files = len(selection.entries)
     err.print(Text(f"{files:,} {'file' if files == 1 else 'files'}, {format_size(selection.total)}"))
     for line in in_words(selection.left_out):
         err.print(Text(line), soft_wrap=True)
+    for word in not_sent(command, selection):
+        err.print(Text(f"note: the command names {word}, which is not among these files"), soft_wrap=True)
+
+
+def not_sent(command: Sequence[str], selection: Selection) -> list[str]:
+    """Programs of Python in the command that a pod would look for in the folder and not find."""
+    there = {entry.path for entry in selection.entries}
+    programs = (word for word in command if word.endswith(".py") and not word.startswith(("/", "-")))
+    return [word for word in programs if posixpath.normpath(word) not in there]
 
 
 async def _plan(target: Target, said: Wanted, command: Sequence[str]) -> Planned:
@@ -104,11 +117,25 @@ async def _plan(target: Target, said: Wanted, command: Sequence[str]) -> Planned
         return await plan(client, target.resolved_namespace(), said, command)
 
 
-async def _check(target: Target, raw: dict[str, Any], err: Console, planned: Planned) -> None:
-    """Say what speaks against the job, and which tiers it has. CliError if the cluster would refuse it."""
-    old = planned.old
+def _reviewed(raw: dict[str, Any]) -> Report:
+    """What can be said of the job without the cluster."""
     report = Report(f"trainingjob/{raw['metadata']['name']}")
     report.problems(review(raw))
+    return report
+
+
+def _refuse(report: Report, err: Console) -> None:
+    """Say what speaks against the job. CliError if it would be refused."""
+    bad = [finding for finding in report.findings if finding.severity is not Severity.OK]
+    if bad:
+        show([Report(report.name, findings=bad)], err)
+    if report.refused:
+        raise CliError("the job would be refused; nothing was sent")
+
+
+async def _check(target: Target, raw: dict[str, Any], err: Console, planned: Planned) -> None:
+    """Say what speaks against the job, and which tiers it has. CliError if the cluster would refuse it."""
+    old, report = planned.old, _reviewed(raw)
     if not report.refused and old is None:
         async with connect(target) as client:
             await Preflight(client, target.resolved_namespace(), [raw]).check(raw, report)
@@ -118,11 +145,7 @@ async def _check(target: Target, raw: dict[str, Any], err: Console, planned: Pla
                 for tier in tiers
             )
             err.print(Text(f"tiers: {', '.join(prices)}"), soft_wrap=True)
-    bad = [finding for finding in report.findings if finding.severity is not Severity.OK]
-    if bad:
-        show([Report(report.name, findings=bad)], err)
-    if report.refused:
-        raise CliError("the job would be refused; nothing was sent")
+    _refuse(report, err)
     if old is not None and planned.again is Again.CONTINUE:
         check_goes_on(old, raw)
 
