@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.training, pytest.mark.usefixtures("operator")]
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 PROGRAM = str(REPOSITORY / "tests/support/trainer/strangers/saves_by_name.py")
 KINDS = ["notice", "crash", "crash-in-save", "lost-node"]
-PACE, EVERY, SLOW = 0.3, 5, 0.5  # seconds a step, steps between two saves, seconds a save
+PACE, EVERY, SLOW = 0.6, 5, 0.5  # seconds a step, steps between two saves, seconds a save: 3 s of quiet between two
 
 
 def written(cluster: Cluster, namespace: str, pool: Pool, file: Path, steps: int, **trainer: Any) -> None:
@@ -132,5 +132,5 @@ def test_a_job_is_rehearsed_on_a_tier(cluster: Cluster, namespace: str, pool: Po
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
 def test_a_job_on_two_nodes_is_rehearsed(cluster: Cluster, namespace: str, pool: Pool, tmp_path: Path) -> None:
-    written(cluster, namespace, pool, tmp_path / "job.yaml", 30, nodes=2, acceleratorsPerNode=1)
-    rehearse(cluster, namespace, tmp_path, 30, "spot", nodes=2)
+    written(cluster, namespace, pool, tmp_path / "job.yaml", 40, nodes=2, acceleratorsPerNode=1)
+    rehearse(cluster, namespace, tmp_path, 40, "spot", nodes=2)

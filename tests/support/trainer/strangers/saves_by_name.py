@@ -2,7 +2,8 @@
 
 Usage: saves_by_name.py FOLDER STEPS SECONDS_A_STEP SAVE_STEPS SECONDS_A_SAVE. It writes a save slowly, straight under
 its name, keeps the newest two, and resumes from the newest. With several nodes each of them writes its own saves. After
-a save it waits until the note of the folder changes, so that each save is a commit however slow the machine is.
+a save it waits until the note of the folder changes, so that each save is a commit however slow the machine is. Of
+several nodes only the first notes each commit, and the others wait for it.
 """
 
 import io
@@ -79,7 +80,10 @@ def main(where: str, steps: str, pace: str, every: str, slow: str) -> None:
             save(folder / f"rank-{rank}-step-{step:05}.pt", {**state, "step": step}, float(slow))
             for old in by_step(folder, rank)[:-2]:
                 old.unlink()
-            wait_for_commit(folder / NOTE, before)
+            if rank == 0:
+                wait_for_commit(folder / NOTE, before)
+            if size > 1:
+                torch.distributed.barrier()
 
 
 if __name__ == "__main__":

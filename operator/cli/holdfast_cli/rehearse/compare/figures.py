@@ -22,10 +22,17 @@ _TIMES: Final = frozenset((
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
-def compare_figures(reference: Series, again: Series, rehearsed: Series) -> tuple[Figure, ...]:
-    """What became of each figure: those that differ first, by the step; the loss before others of the same step."""
-    names = {name: None for run in (reference, again, rehearsed) for figures in run.values() for name in figures}
-    found = [_figure(name, *(_of(run, name) for run in (reference, again, rehearsed))) for name in names]
+def compare_figures(
+    reference: Series, again: Series, rehearsed: Series, *, is_sampled: bool = False
+) -> tuple[Figure, ...]:
+    """What became of each figure: those that differ first, by the step; the loss before others of the same step.
+
+    `is_sampled`: the runs have some of their steps each, so a step that one of them lacks says nothing. A figure that
+    the rehearsed run has at no step is missing all the same.
+    """
+    runs = (reference, again, rehearsed)
+    names = {name: None for run in runs for figures in run.values() for name in figures}
+    found = [_figure(name, *(_of(run, name) for run in runs), is_sampled=is_sampled) for name in names]
     return tuple(sorted(found, key=_order))
 
 
@@ -53,9 +60,11 @@ def _of(run: Series, name: str) -> dict[int, float]:
     return {step: run[step][name] for step in sorted(run) if name in run[step]}
 
 
-def _figure(name: str, reference: dict[int, float], again: dict[int, float], rehearsed: dict[int, float]) -> Figure:
+def _figure(
+    name: str, reference: dict[int, float], again: dict[int, float], rehearsed: dict[int, float], *, is_sampled: bool
+) -> Figure:
     both = [step for step in reference if step in again]
-    missing = tuple(step for step in both if step not in rehearsed)
+    missing = () if is_sampled and rehearsed else tuple(step for step in both if step not in rehearsed)
     extra = tuple(step for step in rehearsed if step not in reference and step not in again)
     common = [step for step in both if step in rehearsed]
     noisy = [step for step in both if not _same(reference[step], again[step])]

@@ -27,6 +27,11 @@ class Runs:
     again: Left
     rehearsed: Left
 
+    @property
+    def is_sampled(self) -> bool:
+        """True if one of them has not the figures of all of its steps."""
+        return self.reference.is_sampled or self.again.is_sampled or self.rehearsed.is_sampled
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -64,25 +69,25 @@ def compare(
     difference of floats that counts as equal. It raises nothing because of what the files contain.
     """
     effort = Effort(is_whole=tolerance is not None)
-    figures = compare_figures(reference.figures, again.figures, rehearsed.figures)
+    runs = Runs(reference, again, rehearsed)
+    figures = compare_figures(reference.figures, again.figures, rehearsed.figures, is_sampled=runs.is_sampled)
     files = compare_folders(reference, again, rehearsed, ignore, effort)
     if not reference.folders:
         files.append(compare_stores(reference, again, rehearsed, effort))
-    return judge(Runs(reference, again, rehearsed), figures, files, tolerance)
+    return judge(runs, figures, files, tolerance)
 
 
 def judge(runs: Runs, figures: Sequence[Figure], files: Sequence[File], tolerance: float | None = None) -> Verdict:
     """The verdict on what was found."""
     goal = max(runs.reference.figures, default=None)
     goal = max((start.last for start in runs.reference.starts if start.last is not None), default=goal)
-    is_known = not (runs.reference.is_sampled or runs.rehearsed.is_sampled)
     figures = [excused(figure, files, runs.rehearsed.starts) for figure in figures]
     files = [_with_excused(file, figures) for file in files]
     kind, headline, reasons = _decide(runs, figures, files, tolerance)
     excuses = words.excused(figures)
     if kind in (Outcome.EXACT, Outcome.WITHIN_TOLERANCE):
         headline, excuses = "; ".join([headline, *excuses]), []
-    causes = likely(Evidence(figures, files, runs.rehearsed.starts, goal if is_known else None))
+    causes = likely(Evidence(figures, files, runs.rehearsed.starts, None if runs.is_sampled else goal))
     is_wrong = kind in (Outcome.DIFFERS, Outcome.FAILED)
     return Verdict(
         kind,
@@ -283,8 +288,7 @@ def _end(runs: Runs) -> list[str]:
     """What is wrong with the end of the rehearsed run, in words: its newest save, or its last step."""
     found, (reference, again, rehearsed) = [], (runs.reference, runs.again, runs.rehearsed)
     ends = [max(run.figures, default=None) for run in (reference, again, rehearsed)]
-    is_known = not any(run.is_sampled for run in (reference, again, rehearsed))
-    if is_known and ends[0] is not None and ends[0] == ends[1] and ends[2] is not None and ends[2] > ends[0]:
+    if not runs.is_sampled and ends[0] is not None and ends[0] == ends[1] and ends[2] is not None and ends[2] > ends[0]:
         found.append(f"the rehearsed run trained until step {ends[2]}, and the undisturbed runs until step {ends[0]}")
     newest = [run.saves[-1] if run.saves else "" for run in (reference, again, rehearsed)]
     is_later = newest[0] in rehearsed.saves[:-1] and newest[2] not in reference.written

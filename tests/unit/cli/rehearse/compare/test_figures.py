@@ -46,6 +46,18 @@ def test_missing_steps() -> None:
     assert (found.standing, found.extra) == (Standing.EQUAL, (61,))
 
 
+# Breaks if a step that a sample lacks counts as a difference, or if a figure that is gone does not, or a wrong value.
+def test_steps_that_a_sample_lacks() -> None:
+    def sampled(rehearsed: Run) -> Figure:
+        (found,) = compare_figures(losses(), losses(), rehearsed, is_sampled=True)
+        return found
+
+    some = {step: values for step, values in losses().items() if step % 3}
+    assert (sampled(some).standing, sampled(some).missing, sampled(some).steps) == (Standing.EQUAL, (), 40)
+    assert sampled({}).standing is Standing.MISSING
+    assert sampled(some | losses(wrong={32: 0.5})).first == (32, 1 / 32, 0.5)
+
+
 # Breaks if NaN differs from itself, or is equal to a number.
 def test_nan() -> None:
     nan = losses(wrong={5: math.nan})
