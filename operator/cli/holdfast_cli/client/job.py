@@ -24,7 +24,7 @@ from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.jobs.asked import Asked, ask_checkpoint, ask_move, outcome_within, set_suspended
 from holdfast_cli.jobs.cancel import delete, wait_gone
-from holdfast_cli.logs.chosen import Wanted, ranks_of
+from holdfast_cli.logs.chosen import Choice, ranks_of
 from holdfast_cli.logs.showing import show_logs
 from holdfast_cli.pages.file import store_page
 from holdfast_cli.report.gather import gather
@@ -101,8 +101,8 @@ class Job:
 
         async def work(put: Callable[[str], None]) -> None:
             async def show(client: Client, job: TrainingJob) -> None:
-                wanted = Wanted(ranks_of(job, str(rank)), attempt)
-                await show_logs(client, job, wanted, LineSink(wanted.ranks, put, say or SILENT), follow=follow)
+                choice = Choice(ranks_of(job, str(rank)), attempt)
+                await show_logs(client, job, choice, LineSink(choice.ranks, put, say or SILENT), follow=follow)
 
             await self._with(show)
 

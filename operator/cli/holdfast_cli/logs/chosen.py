@@ -15,7 +15,7 @@ MOST_RANKS: Final = 90  # each is a connection, and the client has a hundred
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Choice:
     """What is read. `attempt` None: of all attempts. `since` in seconds; `tail` in lines of each rank."""
 
     ranks: tuple[int, ...]

@@ -11,7 +11,7 @@ from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.cluster.options import Job, Kubeconfig, Namespace
 from holdfast_cli.errors import ExitCode
 from holdfast_cli.logs import chosen
-from holdfast_cli.logs.chosen import ALL, Wanted
+from holdfast_cli.logs.chosen import ALL, Choice
 from holdfast_cli.logs.screen import Screen
 from holdfast_cli.logs.showing import show_logs
 from holdfast_cli.terminal.interruptible import interruptible
@@ -57,9 +57,9 @@ def logs(
     async def run() -> ExitCode:
         async with connect(target) as client:
             found = await job_api.get_job(client, target.resolved_namespace(), job)
-            wanted = Wanted(chosen.ranks_of(found, rank), number, seconds, tail, grep.encode())
-            screen = Screen(wanted.ranks, timestamps=timestamps, grep=wanted.grep)
-            return await show_logs(client, found, wanted, screen, follow=follow)
+            choice = Choice(chosen.ranks_of(found, rank), number, seconds, tail, grep.encode())
+            screen = Screen(choice.ranks, timestamps=timestamps, grep=choice.grep)
+            return await show_logs(client, found, choice, screen, follow=follow)
 
     with interruptible():
         code = asyncio.run(run())

@@ -10,7 +10,7 @@ from holdfast.api.status import Phase
 from holdfast.runtime.errors import ApiError
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.jobs.live_job import LiveJob
-from holdfast_cli.logs.chosen import Wanted, pods_of
+from holdfast_cli.logs.chosen import Choice, pods_of
 from holdfast_cli.logs.entries import Entry
 from holdfast_cli.logs.pod_log import PodLog
 from holdfast_cli.logs.reading import REFUSED, Rank
@@ -27,10 +27,10 @@ _GONE: Final = 404
 class Follower:
     """Follows some ranks of a job. `opened` says how far their logs were read."""
 
-    def __init__(self, view: LiveJob, opened: Sequence[Rank], wanted: Wanted, screen: Sink) -> None:
+    def __init__(self, view: LiveJob, opened: Sequence[Rank], choice: Choice, screen: Sink) -> None:
         self._view = view
         self._ranks = opened
-        self._wanted = wanted
+        self._choice = choice
         self._screen = screen
         self._held: list[tuple[Entry, float]] = []
         self._streams = 0  # ranks whose program writes now, as far as is known
@@ -56,7 +56,7 @@ class Follower:
             if rank.log is not None and not rank.done:
                 await self._to_its_end(rank, rank.log)
                 rank.done = True
-            pods = pods_of(self._view.pods, rank.rank, self._wanted.attempt)
+            pods = pods_of(self._view.pods, rank.rank, self._choice.attempt)
             following = next((pod for pod in pods if pod.attempt > rank.newest), None)
             if following is not None and not rank.beyond:
                 rank.open(following)
@@ -67,9 +67,9 @@ class Follower:
 
     def _is_behind(self) -> bool:
         """True if the attempt that is asked for is over."""
-        wanted, status = self._wanted.attempt, self._view.job.status
+        attempt, status = self._choice.attempt, self._view.job.status
         live = (one.number for one in (status.current, status.successor) if one is not None)
-        return wanted is not None and wanted <= status.attempt and wanted not in live
+        return attempt is not None and attempt <= status.attempt and attempt not in live
 
     async def _to_its_end(self, rank: Rank, log: PodLog) -> None:
         """Show the log until its program has ended, and all of it was read, or cannot be."""
@@ -140,7 +140,7 @@ class Follower:
         self._screen.flush()
 
     async def _say_why_it_waits(self) -> None:
-        """Say what the job waits for while none of its programs writes, once for each reason, whatever its figures."""
+        """Say what the job waits for while no program writes. A reason is said once, also if its numbers change."""
         said = ""
         while True:
             if not self._streams and not self._view.is_over and self._view.job.status.phase is not Phase.RUNNING:

@@ -8,7 +8,7 @@ from holdfast.api.objects import TrainingJob
 from holdfast.core.observe.pods import PodView
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
-from holdfast_cli.logs.chosen import Wanted, pods_of
+from holdfast_cli.logs.chosen import Choice, pods_of
 from holdfast_cli.logs.entries import Entry, Labels
 from holdfast_cli.logs.lines import Line
 from holdfast_cli.logs.pod_log import PodLog
@@ -20,13 +20,13 @@ REFUSED = (401, 403)
 class Rank:
     """The logs of one rank: its pods in order, and how far they were read."""
 
-    def __init__(self, client: Client, rank: int, wanted: Wanted, screen: Sink) -> None:
+    def __init__(self, client: Client, rank: int, choice: Choice, screen: Sink) -> None:
         self.rank = rank
         self.log: PodLog | None = None
         self.done = True  # there is no more to come from `log`
         self.beyond = False  # it has come to an attempt after the one that is asked for
         self._client = client
-        self._wanted = wanted
+        self._choice = choice
         self._labels = Labels(rank)
         self._screen = screen
         self._from = b""  # older lines are left out
@@ -38,20 +38,20 @@ class Rank:
 
     def open(self, pod: PodView) -> PodLog:
         """Begin with the log of the next pod."""
-        wanted = self._wanted
+        choice = self._choice
         # The line that says for which attempt a pod of several nodes works must be read: its log is cut here.
-        tail = None if pod.outlives or wanted.grep or wanted.attempt else wanted.tail
-        self._from = oldest(wanted.since, datetime.now(UTC)) if pod.outlives else b""
+        tail = None if pod.outlives or choice.grep or choice.attempt else choice.tail
+        self._from = oldest(choice.since, datetime.now(UTC)) if pod.outlives else b""
         self._labels.begin(pod)
         self._screen.places.setdefault(pod.attempt, pod)
         self.done = False
-        self.log = PodLog(self._client, pod, since=None if pod.outlives else wanted.since, tail=tail)
+        self.log = PodLog(self._client, pod, since=None if pod.outlives else choice.since, tail=tail)
         return self.log
 
     async def there(self, pods: Sequence[PodView], job: TrainingJob) -> AsyncGenerator[Entry, None]:
         """The entries of the logs that are there now. Logs that cannot be read are said, and left out."""
         newest = job.status.attempt
-        for pod in pods_of(pods, self.rank, self._wanted.attempt):
+        for pod in pods_of(pods, self.rank, self._choice.attempt):
             log = self.open(pod)
             try:
                 async for entry in self._entries(log.read(), lambda: newest):
@@ -73,16 +73,16 @@ class Rank:
     async def _entries(self, lines: AsyncIterator[Line], newest: Callable[[], int]) -> AsyncGenerator[Entry, None]:
         async for line in lines:
             entry = self._labels.entry(line, newest())
-            if self._wanted.attempt is not None and entry.attempt > self._wanted.attempt:
+            if self._choice.attempt is not None and entry.attempt > self._choice.attempt:
                 self.beyond = self.done = True
                 return
-            if entry.at >= self._from and self._wanted.has(entry.attempt):
+            if entry.at >= self._from and self._choice.has(entry.attempt):
                 yield entry
 
     def rest(self, newest: int) -> list[Entry]:
         """The last line of a log that does not end with an end of line."""
         found = [self._labels.entry(line, newest) for line in self.log.rest()] if self.log and not self.beyond else []
-        return [entry for entry in found if self._wanted.has(entry.attempt)]
+        return [entry for entry in found if self._choice.has(entry.attempt)]
 
     def say_unreadable(self, error: ApiError) -> None:
         """Say that lines of the log may be missing."""
@@ -98,11 +98,11 @@ def oldest(since: int | None, now: datetime) -> bytes:
     return b"" if since is None else f"{now - timedelta(seconds=since):%Y-%m-%dT%H:%M:%S.%f000Z}".encode()
 
 
-async def ends(stream: AsyncGenerator[Entry, None], tail: int, wanted: Wanted) -> AsyncGenerator[Entry, None]:
+async def ends(stream: AsyncGenerator[Entry, None], tail: int, choice: Choice) -> AsyncGenerator[Entry, None]:
     """The last `tail` entries that are asked for."""
     kept: deque[Entry] = deque(maxlen=tail)
     async for entry in stream:
-        if wanted.grep in entry.text:
+        if choice.grep in entry.text:
             kept.append(entry)
     for entry in kept:
         yield entry
