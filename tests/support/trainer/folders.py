@@ -77,14 +77,16 @@ def hugging_face(root: Path, step: int, weights: bytes = b"w" * 1_500_000, name:
 class SavedFolder:
     """The folder `outputs` of a program, and the `store` of its job, below `place`. `attempt` holds the fence."""
 
-    def __init__(self, place: Path, keep: int = 2, attempt: int = 1, pattern: str | None = None) -> None:
+    def __init__(
+        self, place: Path, keep: int = 2, attempt: int = 1, pattern: str | None = None, code: str | None = None
+    ) -> None:
         self.storage = FolderStorage(place / "store")
         self.root = place / "outputs"
         self.checkpoints = Checkpoints(self.storage, identity(attempt), Keep(last=keep))
         self.checkpoints.start("Auto")
         self.newest = NewestSave(self.root, pattern)
         self.capture = Capture(self.storage, self.root, self.newest, attempt)
-        self.commits = FolderCommits(self.checkpoints, self.storage)
+        self.commits = FolderCommits(self.checkpoints, self.storage, code=code)
 
     def commit(
         self,

@@ -188,14 +188,12 @@ def _entry(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, made: se
 
 
 def _make_folders(folder: Path, path: str, made: set[str]) -> None:
-    """Make the folders above `path` that are not in `made`. CodeInvalidError if a link is there: it could lead out."""
+    """Make the folders above `path` that are not in `made`. FileExistsError if a file or a link is there instead."""
     parts = path.split("/")[:-1]
     for count in range(1, len(parts) + 1):
         above = "/".join(parts[:count])
         if above not in made:
-            if (folder / above).is_symlink():
-                raise CodeInvalidError(f"{path!r} lies below a symbolic link")
-            (folder / above).mkdir()  # what is there is a file: nothing else was before
+            (folder / above).mkdir()
             made.add(above)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.trainer import stores
+from tests.support.trainer.code import entries_of, write_tree
 from tests.support.trainer.folders import SavedFolder, archive, hugging_face
 from tests.support.trainer.stores import identity
 from typer.testing import CliRunner, Result
@@ -22,6 +23,8 @@ from holdfast_cli.errors import ExitCode
 from holdfast_cli.main import app
 from holdfast_cli.storage.address import Found, Where, find
 from holdfast_protocol.settings import Keep
+from holdfast_train.code.store import send
+from holdfast_train.code.tree import tree_hash
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.commitlog.records import IMPORTED_NAMESPACE
 from holdfast_train.environment import Identity
@@ -378,6 +381,28 @@ def test_the_files_of_a_folder(tmp_path: Path) -> None:
     assert "6 FILES" in shown
     assert shown.index("model.safetensors ") < shown.index("trainer_state.json") < shown.index("tokenizer.json")
     assert "last -> model.safetensors" in shown
+
+
+# Breaks if the code of a checkpoint cannot be had back, or if it is written over what is there.
+def test_the_code_of_a_checkpoint(tmp_path: Path) -> None:
+    entries = write_tree(tmp_path / "program", {"train.py": "print()", "src/model.py": "", "last": "-> train.py"})
+    place = SavedFolder(tmp_path, code=tree_hash(entries))
+    send(place.storage, tmp_path / "program", entries)
+    hugging_face(place.root, 10)
+    place.commit()
+    back = tmp_path / "new/back"
+    done = holdfast("show", place.storage.uri, "--code", str(back))
+    assert done.exit_code == 0, done.output
+    assert entries_of(back) == entries
+    refused = holdfast("show", place.storage.uri, "--code", str(back))
+    assert (refused.exit_code, "is not empty" in refused.stderr) == (ExitCode.USAGE, True)
+
+
+# Breaks if a checkpoint without code writes an empty folder, as if there had been no files.
+def test_a_checkpoint_without_code(folder: FolderStorage, tmp_path: Path) -> None:
+    refused = holdfast("show", folder.uri, "--code", str(tmp_path / "back"))
+    assert (refused.exit_code, "had no trainer.code" in refused.stderr) == (ExitCode.NOT_FOUND, True)
+    assert not (tmp_path / "back").exists()
 
 
 # Breaks if a command says step 0, which no name says, or cannot name such a checkpoint.

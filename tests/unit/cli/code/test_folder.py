@@ -96,6 +96,18 @@ def test_own_file_takes_in_again(tmp_path: Path) -> None:
     assert (found["data/"], found["secret-plan.md"]) == ("in .gitignore", "in .holdfastignore or --exclude")
 
 
+# Breaks if all that a person has is sent because the command was typed in the wrong place.
+def test_a_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tree(tmp_path, {"train.py": "x", "own/train.py": "x"})
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(CliError, match=r"all of .* would be sent") as caught:
+        select(tmp_path)
+    assert "--dir" in caught.value.hint
+    assert sent(tmp_path / "own") == ["train.py"]
+    (tmp_path / ".holdfastignore").touch()
+    assert "train.py" in sent(tmp_path)
+
+
 # Breaks if the deepest ignore file does not decide, or an option of the command does not count before all files.
 def test_the_order_of_ignore_files(tmp_path: Path) -> None:
     write_tree(tmp_path, {".holdfastignore": "*.txt\n", "sub/.holdfastignore": "!a.txt\n", "sub/a.txt": "x", "b": "x"})
@@ -133,6 +145,12 @@ SECRETS: dict[str, str] = {
     ".pypirc": "x",
     "ca.pem": "x",
     "tls.key": "x",
+    "store.p12": "x",
+    ".npmrc": "x",
+    ".git-credentials": "x",
+    "hub.py": f'TOKEN = "hf_{"aB3" * 12}"',
+    "forge.sh": f"export TOKEN=ghp_{'a1B2' * 9}",
+    "cloud.sh": f"export AWS_SECRET_ACCESS_KEY={AWS_SECRET}",
     "id": f"text\n{PEM}",
     "openssh": PEM.replace("RSA", "OPENSSH"),
     "pkcs8": PEM.replace("RSA ", ""),

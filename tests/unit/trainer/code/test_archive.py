@@ -92,6 +92,12 @@ def test_different_folders_have_different_hashes(entries: list[Entry], others: l
     assert (tree_hash(entries) == tree_hash(others)) is same
 
 
+# Breaks if a file that may be run, or a link, has the hash of a plain file with the same bytes.
+def test_the_kind_of_a_file_counts() -> None:
+    kinds = [Entry("a", kind, 1, content_hash(b"b"), "b") for kind in ("file", "executable", "link")]
+    assert len({tree_hash([entry]) for entry in kinds}) == 3
+
+
 # Breaks if a program can change what its job says that it runs, or cannot write beside it.
 def test_what_is_unpacked_cannot_be_changed(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()

@@ -309,6 +309,17 @@ def test_what_is_put_back(place: Path, how: str, names: set[int]) -> None:
     assert second.said("checkpoint.putBack is Newest") == (how == "Newest")
 
 
+# Breaks if nothing says that a checkpoint of the folder is of other code than the one that goes on.
+def test_other_code(place: Path) -> None:
+    _steps(place, 10, code="a" * 64)
+    second = Pod(place, 2, program=SHOWS, code="b" * 64)
+    second.line()
+    second.end()
+    assert second.said(
+        "CodeChanged: the folder of the program (trainer.code) is bbbbbbbbbbbb, the checkpoint's was aaaa"
+    )
+
+
 TEXTS = """
 import pathlib, sys
 root = pathlib.Path(sys.argv[1])

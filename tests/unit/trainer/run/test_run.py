@@ -89,6 +89,18 @@ def test_resume_from_another_prefix(uri: str, tmp_path: Path, whole_prefix: bool
     assert run.resumed_from == 11  # the address counts once
 
 
+# Breaks if nothing says that a checkpoint is of other code than the one that goes on.
+def test_other_code(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    train(environment(uri, code="a" * 64), 50, stop=3)
+    train(environment(uri, 2, code="a" * 64), 50, stop=6)
+    assert "CodeChanged" not in capsys.readouterr().err
+    train(environment(uri, 3, code="b" * 64), 50, stop=9)
+    said = capsys.readouterr().err
+    assert (
+        "CodeChanged: the folder of the program (trainer.code) is bbbbbbbbbbbb, the checkpoint's was aaaaaaaaaa" in said
+    )
+
+
 @pytest.mark.parametrize("resume", ["Sometimes", "file:///nowhere/at/all", "s4://x/y"])
 def test_resume_that_makes_no_sense(uri: str, resume: str, tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as ended:
