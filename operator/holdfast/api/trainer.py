@@ -304,8 +304,8 @@ class Trainer(Model):
     volumes: Annotated[tuple[Volume, ...], Field(max_length=32), KeyedBy("name")] = ()
     """Volumes that are mounted in the trainer. Their mountPaths must differ."""
     code: Code | None = None
-    """The folder of the program, in /code of each pod. Its files cannot be changed; the program may write new
-    ones beside them, which go with the pod."""
+    """The folder of the program, in /code of each pod. Its files are read-only, except for a program that
+    runs as root; the program may write new ones beside them, which go with the pod."""
     data: Annotated[tuple[Data, ...], Field(max_length=MAX_DATA), KeyedBy("to")] = ()
     """Data that is copied into each pod before the program starts. python3 of the image must then be 3.11 or newer."""
     nodes: Annotated[int, Field(strict=True, ge=1, le=MAX_NODES)] = 1
