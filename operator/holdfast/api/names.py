@@ -7,6 +7,8 @@ VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 JOB_KIND: Final = "TrainingJob"
 JOB_PLURAL: Final = "trainingjobs"
+# Characters. Pods are named {job}-{attempt}-{rank}: this leaves space for both numbers in a label of 63.
+LONGEST_JOB_NAME: Final = 40
 PROFILE_KIND: Final = "CapacityProfile"
 PROFILE_PLURAL: Final = "capacityprofiles"
 

@@ -8,6 +8,7 @@ from pydantic import Field, ValidationError
 
 from holdfast.api.job import TrainingJobSpec
 from holdfast.api.model import Model
+from holdfast.api.names import LONGEST_JOB_NAME
 from holdfast.api.problems import spec_error
 from holdfast.api.profile import CapacityProfileSpec, CapacityProfileStatus
 from holdfast.api.rules import Rule
@@ -53,8 +54,7 @@ class TrainingJob(ApiObject):
     spec: TrainingJobSpec
     status: TrainingJobStatus = TrainingJobStatus()
 
-    # Pods are named {job}-{attempt}-{rank}: 40 characters leave space for both numbers in a label of 63.
-    rules: ClassVar[tuple[Rule, ...]] = (label_rule("metadata.name", 40),)
+    rules: ClassVar[tuple[Rule, ...]] = (label_rule("metadata.name", LONGEST_JOB_NAME),)
 
     @property
     def most_nodes(self) -> int:

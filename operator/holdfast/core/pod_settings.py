@@ -9,7 +9,6 @@ from holdfast.api import names
 from holdfast.api.job import Checkpoint
 from holdfast.api.objects import TrainingJob
 from holdfast.api.scalars import quantity_value
-from holdfast.api.storage import S3Storage
 from holdfast.core.observe.config import OperatorConfig
 from holdfast.core.pod_data import data_to_copy
 from holdfast_protocol import gates, settings
@@ -27,7 +26,7 @@ def pod_settings(job: TrainingJob, config: OperatorConfig, life: float, imports:
         operator_url=config.progress_url,
         token_file=f"{names.TOKEN_PATH}/token",
         ca_file=f"{names.CA_PATH}/{names.CA_KEY}",
-        checkpoint_uri=_checkpoint_uri(checkpoint, s3),
+        checkpoint_uri=checkpoint.storage.uri,
         checkpoint_region=s3.region if s3 else None,
         checkpoint_endpoint=s3.endpoint if s3 else None,
         checkpoint_ca=f"{names.STORAGE_CA_PATH}/{names.CA_KEY}" if s3 and s3.ca else None,
@@ -62,14 +61,6 @@ def grace_seconds(job: TrainingJob) -> int:
     """The grace period in whole seconds, rounded up."""
     grace = job.spec.checkpoint.grace_period.total_seconds()
     return int(Decimal(str(grace)).to_integral_value(rounding="ROUND_CEILING"))
-
-
-def _checkpoint_uri(checkpoint: Checkpoint, s3: S3Storage | None) -> str:
-    if s3 is not None:
-        return f"s3://{s3.bucket}/{s3.prefix}"
-    claim = checkpoint.storage.volume_claim
-    path = (claim.path if claim and claim.path else "").strip("/")
-    return f"file://{names.CHECKPOINT_PATH}/{path}"
 
 
 def _upload_rate(checkpoint: Checkpoint) -> int | None:

@@ -84,10 +84,9 @@ def what_stays(job: TrainingJob) -> str:
 
 def storage_words(storage: Storage) -> str:
     """The address of the storage, or its claim and folder."""
-    if storage.s3 is not None:
-        return f"s3://{storage.s3.bucket}/{storage.s3.prefix}"
     claim = storage.volume_claim
-    assert claim is not None
+    if claim is None:
+        return storage.uri
     return f"the PersistentVolumeClaim {claim.name}, folder {claim.path}"
 
 

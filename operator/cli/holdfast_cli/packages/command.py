@@ -29,7 +29,6 @@ from holdfast_cli.packages.manifest import (
     lasting_places,
     makes_package,
     package_job,
-    root,
 )
 from holdfast_cli.packages.stored import fetch, read_package, refuse_existing
 from holdfast_cli.packages.waiting import wait, why_failed
@@ -193,7 +192,7 @@ async def _prepare(client: Client, job: TrainingJob, asked: Asked) -> tuple[dict
     else:
         found = await storage_of(client, job, asked.where)
         chosen = await in_thread(lambda: _chosen(found, asked))
-        step, checkpoint = chosen.step, join_uri(root(job), chosen.manifest_key)
+        step, checkpoint = chosen.step, join_uri(job.spec.checkpoint.storage.uri, chosen.manifest_key)
     if asked.folder and job.spec.checkpoint.storage.s3 is None:
         raise CliError(
             f"the storage of {name} is a PersistentVolumeClaim, which only pods can mount", hint="leave out --to"

@@ -11,7 +11,6 @@ from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import Tier
 
 SUFFIX: Final = "-package"
-LONGEST_NAME: Final = 40
 KEPT_FOR: Final = "7d"
 PATTERN: Final = "step {step} of {total}: *"
 _KEPT: Final = (
@@ -36,23 +35,14 @@ class Wish:
 
 def job_name(job: str) -> str:
     """The name of the job that packages `job`. A long name is cut, and gets a part of its hash."""
-    if len(job) + len(SUFFIX) <= LONGEST_NAME:
+    if len(job) + len(SUFFIX) <= names.LONGEST_JOB_NAME:
         return job + SUFFIX
-    return f"{job[: LONGEST_NAME - len(SUFFIX) - 7]}-{hashlib.sha256(job.encode()).hexdigest()[:6]}{SUFFIX}"
-
-
-def root(job: TrainingJob) -> str:
-    """The address of the job's storage, as its pods see it."""
-    storage = job.spec.checkpoint.storage
-    if storage.s3:
-        return f"s3://{storage.s3.bucket}/{storage.s3.prefix}"
-    assert storage.volume_claim is not None
-    return f"file://{names.CHECKPOINT_PATH}/{storage.volume_claim.path}"
+    return f"{job[: names.LONGEST_JOB_NAME - len(SUFFIX) - 7]}-{hashlib.sha256(job.encode()).hexdigest()[:6]}{SUFFIX}"
 
 
 def address(job: TrainingJob, step: int) -> str:
     """Where the package of a step is by default: below the job's own prefix."""
-    return f"{root(job)}/packages/{job.metadata.name}-{step:012d}"
+    return f"{job.spec.checkpoint.storage.uri}/packages/{job.metadata.name}-{step:012d}"
 
 
 def lasting_places(job: TrainingJob) -> list[str]:
@@ -86,7 +76,7 @@ def package_job(job: TrainingJob, tiers: Sequence[Tier], wish: Wish, now: dateti
         "spec": {
             "trainer": trainer,
             "capacity": {"tiers": [_tier(tier) for tier in sorted(tiers, key=lambda tier: tier.kind != "CPU")]},
-            "checkpoint": {"storage": _below(spec["checkpoint"]["storage"], own), "gracePeriod": "10s"},
+            "checkpoint": {"storage": job.spec.checkpoint.storage.below(own).to_object(), "gracePeriod": "10s"},
             "progress": {"patterns": [PATTERN]},
             "failure": {
                 "rules": [
@@ -113,10 +103,3 @@ def _tier(tier: Tier) -> dict[str, Any]:
 
 
 _TIER_FIELDS: Final = {field.alias for name, field in Tier.model_fields.items() if name != "pace"}
-
-
-def _below(storage: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """The same storage, at a place below."""
-    ((kind, place),) = storage.items()
-    key = "prefix" if kind == "s3" else "path"
-    return {kind: {**place, key: f"{place[key]}/{path}"}}

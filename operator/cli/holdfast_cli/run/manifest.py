@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 from posixpath import normpath
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from holdfast.api.errors import ScalarError
 from holdfast.api.names import API_VERSION, CODE_PATH, JOB_KIND
@@ -12,6 +12,7 @@ from holdfast.api.storage import Storage
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.run.wanted import Wanted
 
+T = TypeVar("T")
 HINT: Final = (
     "give {option}, write it into holdfast.toml, or let the platform team set spec.defaults of the CapacityProfile"
 )
@@ -65,16 +66,15 @@ def manifest(
 def storage_of_job(wanted: Wanted, namespace: str) -> Storage:
     """Where the checkpoints and the code of the job are: below {prefix}/{namespace}/{name}. CliError without one."""
     storage = _needed(wanted.storage, "a storage for checkpoints and code", "--storage")
-    own = f"{namespace}/{wanted.name}"
-    if storage.s3 is not None:
-        return Storage(s3=storage.s3.model_copy(update={"prefix": f"{storage.s3.prefix}/{own}"}))
-    raise CliError(
-        "the storage is a volumeClaim, which only pods can mount, so the folder of the program cannot be sent",
-        hint="give --storage s3://BUCKET/PREFIX, or build an image and apply a TrainingJob",
-    )
+    if storage.s3 is None:
+        raise CliError(
+            "the storage is a volumeClaim, which only pods can mount, so the folder of the program cannot be sent",
+            hint="give --storage s3://BUCKET/PREFIX, or build an image and apply a TrainingJob",
+        )
+    return storage.below(f"{namespace}/{wanted.name}")
 
 
-def _needed(value: Any, what: str, option: str) -> Any:
+def _needed(value: T | None, what: str, option: str) -> T:
     if value is None:
         raise CliError(f"{what} is missing", code=ExitCode.USAGE, hint=HINT.format(option=option))
     return value

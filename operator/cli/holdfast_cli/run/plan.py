@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.api.names import LONGEST_JOB_NAME
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
@@ -19,7 +20,6 @@ from holdfast_cli.run.submit import Again
 from holdfast_cli.run.wanted import Wanted, layered
 
 LETTERS: Final = 5  # after the name of the program
-LONGEST_NAME: Final = 40  # of a job
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,4 +88,4 @@ def default_name(command: Sequence[str]) -> str:
     stem = re.sub(r"[^a-z0-9]+", "-", Path(program).stem.lower()).strip("-") or "run"
     named = stem if stem[0].isalpha() else f"run-{stem}"
     drawn = "".join(random.choices(string.ascii_lowercase + string.digits, k=LETTERS))  # noqa: S311 - no secret
-    return f"{named[: LONGEST_NAME - LETTERS - 1].rstrip('-')}-{drawn}"
+    return f"{named[: LONGEST_JOB_NAME - LETTERS - 1].rstrip('-')}-{drawn}"

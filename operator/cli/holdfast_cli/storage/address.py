@@ -156,7 +156,7 @@ async def storage_of(client: Client, job: TrainingJob, where: Where) -> Found:
         ca = str(await ca_file(client, meta.namespace, s3.ca)) if s3.ca and where.ca is None else None
         server = server.with_options(credentials=credentials, proxy=proxy, ca=ca)
     return Found(
-        uri=f"s3://{s3.bucket}/{s3.prefix}",
+        uri=checkpoint.storage.uri,
         server=_asked(server, where),
         keep=checkpoint.keep,
         notes=notes,

@@ -6,13 +6,12 @@ from copy import deepcopy
 from datetime import timedelta
 from typing import Any, Final
 
-from holdfast.api.names import API_VERSION, JOB_KIND
+from holdfast.api.names import API_VERSION, JOB_KIND, LONGEST_JOB_NAME
 from holdfast.api.profile import ProfileTier, Tier
 from holdfast.api.scalars import format_duration
 from holdfast_cli.trial_jobs.purpose import Purpose
 from holdfast_protocol.document import camel_case
 
-LONGEST_NAME: Final = 40  # characters of the name of a job
 DIGEST: Final = 8  # characters instead of what tells the jobs apart
 TTL: Final = timedelta(minutes=1)  # from the end of the job until the operator deletes it
 _PLATFORM_ONLY: Final = tuple(sorted(ProfileTier.model_fields.keys() - Tier.model_fields.keys()))
@@ -80,7 +79,7 @@ def _below(storage: dict[str, Any], folder: str) -> None:
 def name_of(purpose: Purpose, job: str, part: str, taken: Iterable[str] = ()) -> str:
     """Such as `JOB-probe-TIER`; a name that is too long, or taken, ends with a digest instead."""
     for name in _names(purpose, job, part):
-        if len(name) <= LONGEST_NAME and name not in taken:
+        if len(name) <= LONGEST_JOB_NAME and name not in taken:
             return name
     raise AssertionError("every name with a digest is taken")
 
@@ -94,7 +93,7 @@ def _names(purpose: Purpose, job: str, part: str) -> Iterator[str]:
 
 def _short(purpose: Purpose, job: str) -> str:
     """The beginning of a name that ends with a digest."""
-    return job[: LONGEST_NAME - len(purpose.infix) - DIGEST].rstrip("-")
+    return job[: LONGEST_JOB_NAME - len(purpose.infix) - DIGEST].rstrip("-")
 
 
 def may_be_name(purpose: Purpose, name: str, job: str) -> bool:
