@@ -136,6 +136,9 @@ GOALS: tuple[Goal, ...] = (
     Goal("several-report-cpu", "the same, and all jobs report every 15 s: CPU of a core", "%", "≤ 50", at_most(50.0),
          digits=1),
     Goal("several-report-rss", "the same: resident memory", "MiB", "≤ 1,024", at_most(1024.0), digits=0),
+    Goal("several-waiting-free", "2,000 jobs of 4 nodes wait for nodes, no autoscaler: CPU of a core", "%", "≤ 2",
+         at_most(2.0), digits=2),
+    Goal("several-waiting-billed", "the same, with an autoscaler that brings none", "%", "≤ 2", at_most(2.0), digits=2),
     Goal(
         "several-switch-lost", "one of 4 nodes lost without notice: time without a step (beside it all made again)",
         "s", "≥ 4 times less", lambda m: m.beside is not None and m.beside >= 4 * m.value, digits=2,
