@@ -10,8 +10,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast_cli.cache import cache_dir
 from holdfast_local.errors import ToolError
-from holdfast_local.layout import cache_dir
 from holdfast_local.locking import exclusive
 from holdfast_local.progress_bar import Report
 

@@ -1,15 +1,7 @@
-"""Where the local cluster keeps its files, and where the built tools are cached."""
+"""Where the local cluster keeps its files."""
 
 import os
 from pathlib import Path
-
-
-def cache_dir() -> Path:
-    """`$HOLDFAST_CACHE`, otherwise `$XDG_CACHE_HOME/holdfast`, otherwise `~/.cache/holdfast`."""
-    if chosen := os.environ.get("HOLDFAST_CACHE"):
-        return Path(chosen).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache").absolute() / "holdfast"
 
 
 def default_root() -> Path:

@@ -21,9 +21,9 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
+from holdfast_cli.cache import cache_dir
 from holdfast_local import assets, golang
 from holdfast_local.errors import ToolError
-from holdfast_local.layout import cache_dir
 from holdfast_local.locking import exclusive
 from holdfast_local.progress_bar import Report, Silent, Update
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast_local.layout import cache_dir, default_root
+from holdfast_cli.cache import cache_dir
+from holdfast_local.layout import default_root
 
 
 @pytest.fixture(autouse=True)
