@@ -11,7 +11,7 @@ from holdfast.api.model import Model
 from holdfast.api.rules import KeyedBy, Rule
 from holdfast.api.scalars import Clip, Count, Duration, DurationBounds, Hours, Money, Quantity, Time, format_duration
 from holdfast.api.storage import Storage
-from holdfast.api.strings import Image, Label, LabelKey, LabelValue, ObjectName, ResourceName
+from holdfast.api.strings import Image, Label, LabelKey, LabelValue, ObjectName, PythonVersion, ResourceName
 
 TierKind = Literal["Spot", "Dedicated", "CPU"]
 
@@ -156,6 +156,8 @@ class RunDefaults(Model):
 
     image: Image | None = None
     """Container image of the program."""
+    python: PythonVersion | None = None
+    """Version of Python in that image, such as 3.11: for it `holdfast run` chooses the packages of a program."""
     storage: Storage | None = None
     """Where checkpoints are stored. Those of a job are below {prefix}/{namespace}/{name}; in a volumeClaim, below
     {path}/{namespace}/{name}."""

@@ -96,6 +96,7 @@ Proxy = Annotated[
         rf"http://{_HOST}(:[0-9]{{1,5}})?",
     ),
 ]
+PythonVersion = Annotated[str, Text("a version of Python such as 3.11", 8, r"3\.[0-9]{1,2}")]
 Region = Annotated[str, Text("the name of a region, such as us-east-1", 63, _LABEL)]
 _ADDRESS: Final = f"s3://{_NAME}/{_PARTS}|file:///{_PARTS}"
 RESUME: Final = Text("Auto, Never or a checkpoint's address (s3://… or file:///…)", 1024, f"(Auto|Never|{_ADDRESS})")

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from holdfast.api.data import DATA_RULES, MAX_DATA, RESERVED, RESERVED_PATTERN, Data, is_reserved
 from holdfast.api.model import Model
-from holdfast.api.names import CODE_PATH
+from holdfast.api.names import CODE_PATH, DEPENDENCIES_PATH
 from holdfast.api.rules import KeyedBy, Rule, at_most_one, exactly_one
 from holdfast.api.scalars import Count, Flag, Quantity, quantity_value
 from holdfast.api.strings import (
@@ -248,6 +248,11 @@ class Code(Model):
     sha256: Sha256
     """Hash of the folder: of the paths, the contents and the executable bits of its files. The archive is the object
     code/{sha256}.tar.gz below checkpoint.storage. A pod in which the files have another hash does not start."""
+    dependencies: Sha256 | None = None
+    """Hash of a list of Python packages that the program needs beside those of the image: the object
+    code/{sha256}.json below checkpoint.storage. They are put into /dependencies of each pod, which comes first in
+    PYTHONPATH, and its folder bin first in PATH. A pod whose Python or whose torch they do not fit does not start the
+    program."""
 
 
 class Tracking(Model):
@@ -270,12 +275,13 @@ def _mounted_twice(trainer: "Trainer") -> list[str]:
 
 def _in_code(trainer: "Trainer") -> list[str]:
     paths = [*(volume.mount_path for volume in trainer.volumes), *(data.to for data in trainer.data)]
-    return [path for path in paths if path == CODE_PATH and trainer.code]
+    return [path for path in paths if path in _PLACES and trainer.code]
 
 
+_PLACES = (CODE_PATH, DEPENDENCIES_PATH)
 _MOUNTS = (
-    f"(has(self.volumes) && self.volumes.exists(v, v.mountPath == '{CODE_PATH}')) || "
-    f"(has(self.data) && self.data.exists(d, d.to == '{CODE_PATH}'))"
+    f"(has(self.volumes) && self.volumes.exists(v, v.mountPath in {list(_PLACES)})) || "
+    f"(has(self.data) && self.data.exists(d, d.to in {list(_PLACES)}))"
 )
 _TWICE = "self.volumes.filter(v, !self.volumes.exists_one(w, w.mountPath == v.mountPath))"
 
@@ -333,7 +339,7 @@ class Trainer(Model):
             field=".volumes",
         ),
         Rule(
-            allowed=f"{CODE_PATH} is where code is: choose another path",
+            allowed=f"{' and '.join(_PLACES)} are for code: choose another path",
             cel=f"!has(self.code) || !({_MOUNTS})",
             is_met=lambda trainer: not _in_code(trainer),
             got=lambda trainer: _in_code(trainer)[0],

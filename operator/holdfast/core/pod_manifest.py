@@ -1,6 +1,6 @@
 """The manifest of an attempt's pod. A job may choose only what its spec allows; Holdfast sets every other field."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from holdfast.api import names
@@ -219,6 +219,7 @@ def _common_env(job: TrainingJob, attempt: Attempt, settings: Settings) -> Env:
                 variables.TERMINATION_LOG: TERMINATION_LOG,
                 variables.SETTINGS: to_text(settings),
                 variables.CODE_DIR: names.CODE_PATH if settings.code else None,
+                variables.DEPENDENCIES_DIR: names.DEPENDENCIES_PATH if settings.dependencies else None,
             }
         ),
         _of_field(variables.POD_UID, "metadata.uid"),
@@ -286,8 +287,16 @@ def _storage_mounts(job: TrainingJob) -> list[Manifest]:
 
 
 def _code_mounts(trainer: Trainer) -> list[Manifest]:
-    """Where the init container puts the program's folder."""
-    return [{"name": names.CODE_VOLUME, "mountPath": names.CODE_PATH}] if trainer.code else []
+    """Where the init container puts the program's folder, and what it needs."""
+    return [{"name": volume, "mountPath": path} for volume, path in _code_volumes(trainer)]
+
+
+def _code_volumes(trainer: Trainer) -> Iterator[tuple[str, str]]:
+    """The volumes for `trainer.code`, with their paths."""
+    if trainer.code:
+        yield names.CODE_VOLUME, names.CODE_PATH
+        if trainer.code.dependencies:
+            yield names.DEPENDENCIES_VOLUME, names.DEPENDENCIES_PATH
 
 
 def _volumes(job: TrainingJob) -> list[Manifest]:
@@ -313,8 +322,7 @@ def _volumes(job: TrainingJob) -> list[Manifest]:
         for not_a_source in ("mountPath", "subPath", "readOnly"):
             source.pop(not_a_source, None)
         volumes.append(source)
-    if job.spec.trainer.code:
-        volumes.append({"name": names.CODE_VOLUME, "emptyDir": {}})
+    volumes += [{"name": volume, "emptyDir": {}} for volume, _ in _code_volumes(job.spec.trainer)]
     return [*volumes, *data_volumes(job.spec.trainer)]
 
 

@@ -49,6 +49,7 @@ def pod_settings(job: TrainingJob, config: OperatorConfig, life: float, imports:
         stall=settings.Stall(_seconds(stall.period)) if stall.auto or stall.period else None,
         data=data_to_copy(job),
         code=spec.trainer.code.sha256 if spec.trainer.code else None,
+        dependencies=spec.trainer.code.dependencies if spec.trainer.code else None,
         patterns=tuple(spec.progress.patterns),
         imports=tuple(imports),
         mlflow=bool(spec.trainer.tracking.mlflow),

@@ -145,6 +145,8 @@ class Settings:
     """`trainer.data`, with how each store is reached."""
     code: str | None = kind.text()
     """The hash of `trainer.code`: the init container puts it into `HOLDFAST_CODE_DIR`."""
+    dependencies: str | None = kind.text()
+    """The hash of `trainer.code.dependencies`: the init container puts them into `HOLDFAST_DEPENDENCIES_DIR`."""
     patterns: tuple[str, ...] = kind.texts(most=64)
     """`progress.patterns`."""
     imports: tuple[str, ...] = kind.texts(most=256, characters=256)

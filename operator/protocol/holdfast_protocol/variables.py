@@ -28,6 +28,7 @@ SETTINGS = "HOLDFAST_SETTINGS"
 TERMINATION_LOG = "HOLDFAST_TERMINATION_LOG"
 LAUNCHER_DIR = "HOLDFAST_LAUNCHER_DIR"
 CODE_DIR = "HOLDFAST_CODE_DIR"
+DEPENDENCIES_DIR = "HOLDFAST_DEPENDENCIES_DIR"
 NEWEST_CHECKPOINT = "HOLDFAST_NEWEST_CHECKPOINT"
 VERDICT_DIR = "HOLDFAST_VERDICT_DIR"
 KEEPER = "HOLDFAST_KEEPER"
@@ -90,6 +91,7 @@ TABLE = (
     Variable(TERMINATION_LOG, OPERATOR, "file for the one line that says why the pod ended"),
     Variable(LAUNCHER_DIR, OPERATOR, "folder for the launcher (init container only)"),
     Variable(CODE_DIR, OPERATOR, "folder with `trainer.code`; only if that is set"),
+    Variable(DEPENDENCIES_DIR, OPERATOR, "folder with `trainer.code.dependencies`; only if that is set"),
     Variable(
         NEWEST_CHECKPOINT,
         LAUNCHER,

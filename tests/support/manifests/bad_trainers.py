@@ -330,7 +330,17 @@ BAD_TRAINERS: Final[tuple[Bad, ...]] = (
         },
         "spec.trainer.code",
         "",
-        "/code is where code is: choose another path",
+        "/code and /dependencies are for code: choose another path",
+    ),
+    Bad(
+        "packages-and-data",
+        {
+            f"{_TRAINER}/code": {"sha256": "ab" * 32},
+            f"{_TRAINER}/data": [{"from": "s3://sets/faces", "to": "/dependencies"}],
+        },
+        "spec.trainer.code",
+        "",
+        "/code and /dependencies are for code: choose another path",
     ),
     Bad(
         "code-and-folder",

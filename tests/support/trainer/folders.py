@@ -78,7 +78,12 @@ class SavedFolder:
     """The folder `outputs` of a program, and the `store` of its job, below `place`. `attempt` holds the fence."""
 
     def __init__(
-        self, place: Path, keep: int = 2, attempt: int = 1, pattern: str | None = None, code: str | None = None
+        self,
+        place: Path,
+        keep: int = 2,
+        attempt: int = 1,
+        pattern: str | None = None,
+        code: Mapping[str, str] | None = None,
     ) -> None:
         self.storage = FolderStorage(place / "store")
         self.root = place / "outputs"

@@ -25,6 +25,17 @@ def test_the_folder_of_the_program():
     assert pod["containers"][0]["workingDir"] == PATH
 
 
+# Breaks if the packages of a program do not come into its pods.
+def test_the_packages_of_the_program():
+    pod = build(code={"sha256": HASH, "dependencies": "cd" * 32})
+    assert {"name": "holdfast-dependencies", "emptyDir": {}} in pod["volumes"]
+    for container in (*pod["initContainers"], *pod["containers"]):
+        assert {"name": "holdfast-dependencies", "mountPath": "/dependencies"} in container["volumeMounts"]
+        assert {"name": "HOLDFAST_DEPENDENCIES_DIR", "value": "/dependencies"} in container["env"]
+        assert settings_of(container).dependencies == "cd" * 32
+    assert "ependencies" not in str(build(code={"sha256": HASH}))
+
+
 def test_a_working_directory_of_its_own():
     assert build(code={"sha256": HASH}, workingDir="/work")["containers"][0]["workingDir"] == "/work"
 

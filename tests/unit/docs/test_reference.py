@@ -35,7 +35,7 @@ def test_the_page_of_the_environment_lists_every_variable() -> None:
     warm = WarmStart(source="s3://runs/a", only=("model",))
     data = (Data(source="s3://datasets/a", to="/data"),)
     changes: dict[str, object] = {"warm_start": False, "tracking": Tracking(mlflow=True), "data": data}
-    changes["code"] = Code(sha256="ab" * 32)
+    changes["code"] = Code(sha256="ab" * 32, dependencies="cd" * 32)
     own = {
         "trainer": full.spec.trainer.model_copy(update=changes),
         "checkpoint": full.spec.checkpoint.model_copy(update={"peers": True, "resume": warm}),

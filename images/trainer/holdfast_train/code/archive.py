@@ -12,11 +12,21 @@ import shutil
 import stat
 import tarfile
 import zlib
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from holdfast_train.code.tree import Entry, Kind, check_path, check_size, check_target, content_hash, tree_hash
+from holdfast_train.code.tree import (
+    OF_CODE,
+    Entry,
+    Kind,
+    Limit,
+    check_path,
+    check_size,
+    check_target,
+    content_hash,
+    tree_hash,
+)
 from holdfast_train.errors import CodeInvalidError
 
 BLOCK: Final = 1 << 20
@@ -91,18 +101,24 @@ class _Reader:
         return data
 
 
-def unpack(source: BinaryIO, folder: Path, wanted: str, *, is_writable: bool = False) -> None:
-    """Fill `folder`, which exists, with the archive whose tree has the hash `wanted`. What was there is removed.
+def unpack(
+    sources: Iterable[tuple[BinaryIO, str]], folder: Path, *, limit: Limit = OF_CODE, is_writable: bool = False
+) -> None:
+    """Fill `folder`, which exists, with archives, each with the hash of its tree. What was there is removed.
 
-    Its files cannot be changed afterwards, unless `is_writable`; any user may write beside them, in each folder.
-    `folder` may be owned by another user, as an emptyDir is: then it keeps its mode. Nothing of the archive is
-    believed: neither its sizes nor its names. CodeInvalidError, CodeTooLargeError, OSError: the folder has nothing of
-    it then.
+    No two archives have the same path, and together they have not more than `limit`. Their files cannot be changed
+    afterwards, unless `is_writable`; any user may write beside them, in each folder. `folder` may be owned by another
+    user, as an emptyDir is: then it keeps its mode. Nothing of an archive is believed: neither its sizes nor its names.
+    CodeInvalidError, CodeTooLargeError, OSError: the folder has nothing of them then.
     """
+    entries: list[Entry] = []
+    made: set[str] = set()  # folders
     try:
         _clear(folder)
-        entries = _extract(source, folder)
-        _check_hash(entries, wanted)
+        for source, wanted in sources:
+            new = _extract(source, folder, made, entries, limit)
+            _check_hash(new, wanted)
+            entries += new
     except BaseException:
         _clear(folder)
         raise
@@ -116,17 +132,17 @@ def _check_hash(entries: Sequence[Entry], wanted: str) -> None:
         raise CodeInvalidError(f"the archive contains the folder {found}, and {wanted} is wanted")
 
 
-def _extract(source: BinaryIO, folder: Path) -> list[Entry]:
+def _extract(source: BinaryIO, folder: Path, made: set[str], before: Sequence[Entry], limit: Limit) -> list[Entry]:
+    """The entries of one archive, after those of the archives `before`."""
     entries: dict[str, Entry] = {}
-    made: set[str] = set()  # folders
-    size = 0
+    size = sum(entry.size for entry in before)
     try:
         with gzip.GzipFile(fileobj=source) as plain:
             bounded = _Bounded(plain)
             with tarfile.open(fileobj=cast("BinaryIO", bounded), mode="r|") as tar:
                 while (member := _next(tar, bounded)) is not None:
                     _check(member, entries)
-                    check_size(len(entries) + 1, size + member.size)
+                    check_size(len(before) + len(entries) + 1, size + member.size, limit)
                     size += member.size
                     bounded.left = member.size + HEADERS
                     entries[member.name] = _entry(tar, member, folder, made)

@@ -1,16 +1,21 @@
-"""Archives of programs in the storage of a job's checkpoints, below code/. They are created once and never changed.
+"""Programs and what they need, in the storage of a job's checkpoints, below code/: created once, and never changed.
+
+code/{sha256}.tar.gz is an archive: of the folder of a program, or of one package. code/{sha256}.json is a list of
+packages (`holdfast_protocol.dependencies`).
 
 Retention leaves them: each checkpoint names its own.
 """
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
+from holdfast_protocol.dependencies import LIST_FILE, MOST_BYTES, Dependencies, read_list
+from holdfast_protocol.document import DocumentError
 from holdfast_train.code.archive import pack, unpack
-from holdfast_train.code.tree import Entry, check_tree, tree_hash
-from holdfast_train.errors import CodeMissingError, KeyMissingError
+from holdfast_train.code.tree import OF_CODE, OF_DEPENDENCIES, Entry, Limit, check_tree, content_hash, tree_hash
+from holdfast_train.errors import CodeInvalidError, CodeMissingError, KeyMissingError
 from holdfast_train.storage.base import Storage
 
 BLOCK: Final = 4 << 20
@@ -21,13 +26,24 @@ def key_of(sha256: str) -> str:
     return f"code/{sha256}.tar.gz"
 
 
-def send(storage: Storage, root: Path, entries: Sequence[Entry], done: Callable[[int], None] = lambda _: None) -> int:
+def list_key_of(sha256: str) -> str:
+    """The key of a list of packages with this hash."""
+    return f"code/{sha256}.json"
+
+
+def send(
+    storage: Storage,
+    root: Path,
+    entries: Sequence[Entry],
+    done: Callable[[int], None] = lambda _: None,
+    limit: Limit = OF_CODE,
+) -> int:
     """Upload the archive of `entries`, which are below `root`. The bytes that were uploaded; 0 if it was there.
 
     `done`: is told of bytes of the files that were packed. An upload that does not come to its end leaves nothing that
     counts. CodeInvalidError, CodeTooLargeError, StorageErrors, OSError.
     """
-    check_tree(entries)
+    check_tree(entries, limit)
     key = key_of(tree_hash(entries))
     if storage.size(key) is not None:
         return 0
@@ -37,9 +53,20 @@ def send(storage: Storage, root: Path, entries: Sequence[Entry], done: Callable[
     return packed.tell()
 
 
-def copy(source: Storage, target: Storage, sha256: str) -> None:
-    """Copy the archive of a folder with this hash, if `target` has it not. CodeMissingError, StorageErrors."""
-    key = key_of(sha256)
+def copy(source: Storage, target: Storage, sha256: str, dependencies: str | None = None) -> None:
+    """Copy the archive of a folder with this hash, and what it needs, if `target` has it not.
+
+    CodeInvalidError, CodeMissingError, StorageErrors.
+    """
+    _copy_object(source, target, key_of(sha256))
+    if dependencies is not None:
+        content = _read_list(source, dependencies)
+        for package in _decoded(content).packages:
+            _copy_object(source, target, key_of(package.sha256))
+        target.write(list_key_of(dependencies), memoryview(content))  # last: what it names is there
+
+
+def _copy_object(source: Storage, target: Storage, key: str) -> None:
     if target.size(key) is None:
         try:
             target.write(key, memoryview(source.get(key)))
@@ -49,12 +76,56 @@ def copy(source: Storage, target: Storage, sha256: str) -> None:
 
 def fetch(storage: Storage, sha256: str, folder: Path, *, is_writable: bool = False) -> None:
     """Put the folder with this hash into `folder`; see `unpack`. CodeMissingError if the storage has it not."""
-    key = key_of(sha256)
+    unpack(_opened(storage, _found(storage, [sha256])), folder, is_writable=is_writable)
+
+
+def fetch_dependencies(storage: Storage, sha256: str, folder: Path) -> Dependencies:
+    """Put the packages of the list with this hash, and the list, into `folder`; see `unpack`.
+
+    CodeMissingError if the storage has not all of them.
+    """
+    content = _read_list(storage, sha256)
+    found = _decoded(content)
+    archives = _found(storage, (package.sha256 for package in found.packages))
+    unpack(_opened(storage, archives), folder, limit=OF_DEPENDENCIES)
+    (folder / LIST_FILE).write_bytes(content)
+    return found
+
+
+def _read_list(storage: Storage, sha256: str) -> bytes:
+    key = list_key_of(sha256)
     size = storage.size(key)
     if size is None:
         raise _missing(storage, key)
-    with io.BufferedReader(_Object(storage, key, size), BLOCK) as opened:
-        unpack(opened, folder, sha256, is_writable=is_writable)
+    content = storage.get(key) if size <= MOST_BYTES else b""
+    if content_hash(content) != sha256:
+        raise CodeInvalidError(f"{key} in {storage.uri} is not the list with this hash")
+    return content
+
+
+def _decoded(content: bytes) -> Dependencies:
+    try:
+        return read_list(content)
+    except DocumentError as error:
+        raise CodeInvalidError(str(error)) from error
+
+
+def _opened(storage: Storage, sizes: Iterable[tuple[str, int]]) -> Iterator[tuple[BinaryIO, str]]:
+    """The archives with these hashes, one after the other."""
+    for sha256, size in sizes:
+        with io.BufferedReader(_Object(storage, key_of(sha256), size), BLOCK) as opened:
+            yield opened, sha256
+
+
+def _found(storage: Storage, hashes: Iterable[str]) -> list[tuple[str, int]]:
+    """The hashes with the sizes of their archives. CodeMissingError if the storage has not all of them."""
+    found = []
+    for sha256 in hashes:
+        size = storage.size(key_of(sha256))
+        if size is None:
+            raise _missing(storage, key_of(sha256))
+        found.append((sha256, size))
+    return found
 
 
 def _missing(storage: Storage, key: str) -> CodeMissingError:

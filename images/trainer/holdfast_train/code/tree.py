@@ -13,13 +13,24 @@ from holdfast_train.errors import CodeInvalidError, CodeTooLargeError
 
 Kind = Literal["file", "executable", "link"]
 
-MOST_BYTES: Final = 256 << 20  # of all files
-MOST_FILES: Final = 100_000
 MOST_NAME: Final = 255  # bytes of one part of a path, as file systems have
 MOST_PATH: Final = 4096
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SHOWN: Final = 200  # characters of a name in a message
 _VERSION: Final = b"holdfast code 1\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How much `what` may have: files, and bytes of all files."""
+
+    what: str
+    files: int
+    size: int
+
+
+OF_CODE: Final = Limit("the folder of the program", 100_000, 256 << 20)
+OF_DEPENDENCIES: Final = Limit("the dependencies", 500_000, 8 << 30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +63,9 @@ def content_hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def check_tree(entries: Sequence[Entry]) -> None:
+def check_tree(entries: Sequence[Entry], limit: Limit = OF_CODE) -> None:
     """CodeInvalidError if these cannot be the entries of one folder, CodeTooLargeError if they are too many."""
-    check_size(len(entries), sum(entry.size for entry in entries))
+    check_size(len(entries), sum(entry.size for entry in entries), limit)
     seen: set[str] = set()
     folders: set[str] = set()
     for entry in entries:
@@ -69,12 +80,12 @@ def check_tree(entries: Sequence[Entry]) -> None:
         raise CodeInvalidError(f"{both[0]!r} is a file and a folder of others")
 
 
-def check_size(files: int, size: int) -> None:
-    """CodeTooLargeError if a folder has more files or bytes than are allowed."""
-    if files > MOST_FILES or size > MOST_BYTES:
+def check_size(files: int, size: int, limit: Limit = OF_CODE) -> None:
+    """CodeTooLargeError if there are more files or bytes than are allowed."""
+    if files > limit.files or size > limit.size:
         raise CodeTooLargeError(
-            f"the folder of the program has {files:,} files with {size:,} bytes; allowed are {MOST_FILES:,} files with "
-            f"{MOST_BYTES:,} bytes"
+            f"{limit.what} has {files:,} files with {size:,} bytes; allowed are {limit.files:,} files with "
+            f"{limit.size:,} bytes"
         )
 
 

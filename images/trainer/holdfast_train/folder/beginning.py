@@ -178,7 +178,7 @@ class Beginning:
 
     def _say_changes(self, saved: Mapping[str, str]) -> None:
         """`saved`: what the checkpoint says of its program."""
-        now = of_code(self._environment.settings.code)
+        now = of_code(self._environment.settings)
         for change in compare(Program(words=saved), Program(words=now)):
             say(f"{change.rule}: {change.sentence}")
 

@@ -14,7 +14,6 @@ from holdfast_train.folder.note import Note
 from holdfast_train.folder.reported import Reported
 from holdfast_train.format.manifest import OF_FOLDER, Manifest, Part
 from holdfast_train.format.names import CheckpointName
-from holdfast_train.format.program import of_code
 from holdfast_train.storage.base import Storage, join_uri
 from holdfast_train.storage.checksums import CHUNK_BYTES, chunk_sums
 from holdfast_train.storage.rate_limit import RateLimit
@@ -32,7 +31,7 @@ class FolderCommits:
     """Commits what the nodes have taken of their folders.
 
     Commits name the segments of the history that `reported` writes, if it is set. `note` says at which commit the
-    folder is. `code`: the hash of `trainer.code`.
+    folder is. `code`: what each commit says of it.
     """
 
     def __init__(
@@ -43,14 +42,14 @@ class FolderCommits:
         rate: RateLimit | None = None,
         note: Note | None = None,
         reported: Reported | None = None,
-        code: str | None = None,
+        code: Mapping[str, str] | None = None,
     ) -> None:
         self._checkpoints = checkpoints
         self._storage = storage
         self._rate = rate
         self._note = note
         self._reported = reported
-        self._code = code
+        self._code = code or {}
         self._name: CheckpointName | None = None  # of the newest commit, if this process has made it
         self._at: tuple[str, ...] = ()  # the address of the newest commit
         self._begun = 0.0
@@ -125,7 +124,7 @@ class FolderCommits:
             job_uid=self._checkpoints.identity.job_uid,
             at=now(),
             versions={},
-            program={OF_FOLDER: known.newest, **of_code(self._code)},
+            program={OF_FOLDER: known.newest, **self._code},
             metrics=metrics,
             parts=(Part(name.part_key(0, 0), len(data), CHUNK_BYTES, sums), *known.parts),
             tensors=(),

@@ -36,6 +36,7 @@ from holdfast_train.folder.reported import Reported
 from holdfast_train.folder.same_save import SameSave
 from holdfast_train.folder.snapshot import ChangedError
 from holdfast_train.folder.verdict import Ended, FolderVerdict
+from holdfast_train.format.program import of_code
 from holdfast_train.pod.reporter import Reporter
 from holdfast_train.progress import Progress, Silence
 from holdfast_train.restore.candidates import Candidates, start
@@ -178,7 +179,7 @@ class LeadWriter(NodeWriter):
             rate=self._rate,
             note=self._folder.note,
             reported=self._reported,
-            code=self._environment.settings.code,
+            code=of_code(self._environment.settings),
         )
         if self._environment.nodes > 1:
             with self._storage.within(PATIENCE_SECONDS):

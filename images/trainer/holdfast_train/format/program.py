@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, Final, Literal, TypeAlias
 
+from holdfast_protocol.settings import Settings
 from holdfast_train.errors import StateError
 from holdfast_train.format.revision import revision_of_program
 
@@ -24,6 +25,7 @@ SAMPLER_STATE: Final = frozenset({"step", "seed", "batch", "samples", "order"}) 
 IMPORTED: Final = "imported"
 ENDED: Final = "ended"
 CODE: Final = "code"
+DEPENDENCIES: Final = "dependencies"
 OBJECT: Final = "object/"  # only in comparisons: a manifest lists its objects as state
 ALWAYS_REFUSED: Final = frozenset({"SeedChanged", "BatchChanged"})  # no sampler could continue
 
@@ -34,9 +36,9 @@ class Program:
 
     Keys of `words`: `config` (SHA-256 of the canonical configuration), `config/KEY` (of each value, 12 hex digits: they
     show which value changed without revealing it), `revision`, `ranks`, `nodes`, `device`, `data/NAME/...` for each
-    object NAME with a `fingerprint()`, `code` (the hash of `trainer.code`), `imported` (the source's format) of an
-    imported checkpoint, and `ended` (the UID of the job whose training ended with this checkpoint). Unknown facts are
-    missing.
+    object NAME with a `fingerprint()`, `code` and `dependencies` (the hashes of `trainer.code`), `imported` (the
+    source's format) of an imported checkpoint, and `ended` (the UID of the job whose training ended with this
+    checkpoint). Unknown facts are missing.
     """
 
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -58,13 +60,15 @@ def describe(
     objects: Mapping[str, object] | None = None,
     ranks: int = 1,
     nodes: int = 1,
-    code: str | None = None,
+    code: Mapping[str, str] | None = None,
 ) -> Program:
     """The facts about this program. `config`: a mapping, dataclass or argparse.Namespace of plain values.
 
+    `code`: those of `of_code`.
+
     StateError names a value of the configuration that is not plain, or an object whose fingerprint is not text.
     """
-    words = {"ranks": str(ranks), "nodes": str(nodes), "device": _device(), **of_code(code)}
+    words = {"ranks": str(ranks), "nodes": str(nodes), "device": _device(), **(code or {})}
     if (revision := revision_of_program()) is not None:
         words["revision"] = revision
     if config is not None:
@@ -74,9 +78,10 @@ def describe(
     return Program(versions(), words)
 
 
-def of_code(code: str | None) -> dict[str, str]:
-    """What a checkpoint says of `trainer.code`, whose hash is `code`."""
-    return {} if code is None else {CODE: code}
+def of_code(settings: Settings) -> dict[str, str]:
+    """What a checkpoint says of `trainer.code`."""
+    found = {CODE: settings.code, DEPENDENCIES: settings.dependencies}
+    return {word: sha256 for word, sha256 in found.items() if sha256 is not None}
 
 
 def with_objects(program: Program, names: Iterable[str]) -> Program:
@@ -226,6 +231,19 @@ def _code_changed(saved: Program, now: Program) -> str | None:
     )
 
 
+def _dependencies_changed(saved: Program, now: Program) -> str | None:
+    if CODE not in saved.words or CODE not in now.words:
+        return None
+    was, is_now = (one.words.get(DEPENDENCIES, "none")[:DIGITS] for one in (saved, now))
+    return (
+        None
+        if was == is_now
+        else (
+            f"the packages of trainer.code.dependencies are {is_now}, the checkpoint's were {was}: numbers may differ"
+        )
+    )
+
+
 def _seed_changed(saved: Program, now: Program) -> str | None:
     what = _data(saved, now, lambda word: word.endswith("/seed"))
     return what and f"{what}: each step would see other samples, some samples of this epoch twice and some not at all"
@@ -282,6 +300,7 @@ RULES: Final[Mapping[str, tuple[Severity, Callable[[Program, Program], str | Non
     "ConfigChanged": ("warn", _config_changed),
     "RevisionChanged": ("warn", _revision_changed),
     "CodeChanged": ("warn", _code_changed),
+    "DependenciesChanged": ("warn", _dependencies_changed),
     "WorldSizeChanged": ("warn", _world_changed),
     "NodesChanged": ("warn", _nodes_changed),
     "DeviceChanged": ("warn", _device_changed),

@@ -6,14 +6,15 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from holdfast_protocol import variables
 from holdfast_protocol.verdict import Verdict
-from holdfast_train.code.store import fetch
+from holdfast_train.code.store import fetch, fetch_dependencies
 from holdfast_train.commitlog import rules
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.environment import Environment, Identity, read_settings
@@ -114,25 +115,33 @@ def run(patience: float) -> None:
     with storage.within(patience):
         probe(storage, environment.identity)
     say(f"the checkpoint storage {storage.uri} works: one winner of {WRITERS} in {ROUNDS} rounds")
-    if environment.settings.code is not None:
-        put_code(storage, environment.settings.code, patience)
+    code, dependencies = environment.settings.code, environment.settings.dependencies
+    if code is not None:
+        seconds = _put(storage, variables.CODE_DIR, partial(fetch, storage, code), patience)
+        say(f"the program's folder {code[:12]} is in place ({seconds:.1f} s)")
+    if dependencies is not None:
+        fill = partial(fetch_dependencies, storage, dependencies)
+        seconds = _put(storage, variables.DEPENDENCIES_DIR, fill, patience)
+        say(f"the dependencies {dependencies[:12]} are in place ({seconds:.1f} s)")
 
 
-def put_code(storage: RetryingStorage, sha256: str, patience: float) -> None:
-    """Put the folder of the program into place. CodeErrors, StorageErrors; EnvironmentVariableError without a place."""
-    place = os.environ.get(variables.CODE_DIR)
+def _put(storage: RetryingStorage, variable: str, fill: Callable[[Path], object], patience: float) -> float:
+    """Put something into the folder that a variable names. The seconds that it took.
+
+    CodeErrors, StorageErrors; EnvironmentVariableError if the variable is not set.
+    """
+    place = os.environ.get(variable)
     if not place:
-        raise EnvironmentVariableError(f"{variables.CODE_DIR} is not set, and {variables.SETTINGS} has code")
+        raise EnvironmentVariableError(f"{variable} is not set, and {variables.SETTINGS} needs it")
     began = time.monotonic()
     try:
         with storage.within(patience):
-            fetch(storage, sha256, Path(place))
+            fill(Path(place))
     except OSError as error:
         raise CodeNotWrittenError(
-            f"{place} cannot be written: {error.strerror or error}; the program's folder "
-            f"needs as much free space as its files have, at most 256 MiB"
+            f"{place} cannot be written: {error.strerror or error}; the node needs as much free space as the files have"
         ) from error
-    say(f"the program's folder {sha256[:12]} is in {place} ({time.monotonic() - began:.1f} s)")
+    return time.monotonic() - began
 
 
 def main(argv: Sequence[str] | None = None) -> int:

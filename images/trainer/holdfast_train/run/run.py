@@ -14,7 +14,7 @@ from holdfast_train.data import rng
 from holdfast_train.data_wait import DATA_WAIT, T
 from holdfast_train.environment import Environment
 from holdfast_train.errors import AlreadyCompleteError, HoldfastTrainError, StateError
-from holdfast_train.format.program import ENDED, Program, Severity, check_rules, describe
+from holdfast_train.format.program import ENDED, Program, Severity, check_rules, describe, of_code
 from holdfast_train.format.stateful import Stateful, checked, has_position
 from holdfast_train.pod.imported_modules import tell_modules
 from holdfast_train.pod.rank_verdict import begin_rank
@@ -371,7 +371,7 @@ class Run:
             objects=objects,
             ranks=self._ranks.size,
             nodes=environment.nodes,
-            code=environment.settings.code,
+            code=of_code(environment.settings),
         )
         generators = rng.capture_host()  # a client of a storage draws from the program's (botocore, for delays)
         storage = open_retrying(environment, environment.settings.checkpoint_uri, self._on_silence)

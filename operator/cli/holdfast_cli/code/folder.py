@@ -15,7 +15,7 @@ from holdfast_cli.code import secret_files
 from holdfast_cli.code.walk import HINT, OWN_FILE, File, Found, LeftOut, Walk
 from holdfast_cli.errors import CliError, ExitCode, unreadable
 from holdfast_train.code.archive import BLOCK, READ, kind_of
-from holdfast_train.code.tree import MOST_BYTES, MOST_FILES, Entry, shown, tree_hash
+from holdfast_train.code.tree import OF_CODE, Entry, shown, tree_hash
 
 THREADS: Final = min(8, os.cpu_count() or 1)
 LARGEST: Final = 10
@@ -86,18 +86,18 @@ def select(root: Path, more_exclude: Sequence[str] = (), progress: Progress = la
 
 def _check_limits(found: Found) -> None:
     """CliError if a pod would not take the folder."""
-    if len(found.files) + len(found.links) > MOST_FILES:
+    if len(found.files) + len(found.links) > OF_CODE.files:
         most = ", ".join(f"{shown(name)[1:-1]} ({count:,})" for name, count in found.files_in.most_common(LARGEST))
         raise CliError(
-            f"the folder has more than {MOST_FILES:,} files. Most of those that were counted are in: {most}",
+            f"the folder has more than {OF_CODE.files:,} files. Most of those that were counted are in: {most}",
             hint=f"name what the program does not need in {OWN_FILE}; data belongs into trainer.data or a volume",
         )
     total = sum(file.size for file in found.files)
-    if total > MOST_BYTES:
+    if total > OF_CODE.size:
         largest = sorted(found.files, key=lambda file: -file.size)[:LARGEST]
         most = ", ".join(f"{shown(file.path)[1:-1]} ({_mebibytes(file.size)})" for file in largest)
         raise CliError(
-            f"the folder has {_mebibytes(total)}; at most {_mebibytes(MOST_BYTES)} are allowed. "
+            f"the folder has {_mebibytes(total)}; at most {_mebibytes(OF_CODE.size)} are allowed. "
             f"The largest files: {most}",
             hint=f"name what the program does not need in {OWN_FILE}; data belongs into trainer.data or a volume",
         )

@@ -11,7 +11,7 @@ from typing import Final
 from holdfast_cli.code import secret_files
 from holdfast_cli.code.ignore import IgnoreFile, lines_of
 from holdfast_cli.errors import CliError, ExitCode, unreadable
-from holdfast_train.code.tree import MOST_FILES, Entry, check_path, check_target, content_hash, shown
+from holdfast_train.code.tree import OF_CODE, Entry, check_path, check_target, content_hash, shown
 from holdfast_train.errors import CodeInvalidError
 
 OWN_FILE: Final = ".holdfastignore"
@@ -85,9 +85,9 @@ class Walk:
         self._leading_out: list[str] = []
 
     def run(self) -> Found:
-        """Walk until the end, or until there are more than MOST_FILES. CliError names what cannot be sent."""
+        """Walk until the end, or until there are more than may be sent. CliError names what cannot be sent."""
         waiting = [_Folder("", (), self._git)]
-        while waiting and len(self._found.files) + len(self._found.links) <= MOST_FILES:
+        while waiting and len(self._found.files) + len(self._found.links) <= OF_CODE.files:
             waiting += self._look_into(waiting.pop())
         if self._leading_out:
             raise CliError(

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.api.objects import TrainingJob
+from holdfast.api.trainer import Code
 from holdfast.runtime.apiserver.client import Client
 from holdfast_cli.storage.address import Found, Where, explained, storage_of
 from holdfast_cli.storage.in_thread import in_thread
@@ -25,7 +26,7 @@ async def copy_code(client: Client, job: TrainingJob, other: TrainingJob, where:
         await storage_of(client, one, replace(where, place=one.metadata.name, namespace=one.metadata.namespace))
         for one in (job, other)
     ]
-    await in_thread(lambda: _copy(source, target, code.sha256))
+    await in_thread(lambda: _copy(source, target, code))
 
 
 def in_namespace(raw: Mapping[str, Any], namespace: str) -> TrainingJob:
@@ -33,8 +34,8 @@ def in_namespace(raw: Mapping[str, Any], namespace: str) -> TrainingJob:
     return TrainingJob.parse({**raw, "metadata": {**raw["metadata"], "namespace": namespace}})
 
 
-def _copy(source: Found, target: Found, sha256: str) -> None:
+def _copy(source: Found, target: Found, code: Code) -> None:
     with explained():
         from_, to = source.open(), target.open()
         with from_.within(PATIENCE), to.within(PATIENCE):
-            copy(from_, to, sha256)
+            copy(from_, to, code.sha256, code.dependencies)

@@ -386,7 +386,7 @@ def test_the_files_of_a_folder(tmp_path: Path) -> None:
 # Breaks if the code of a checkpoint cannot be had back, or if it is written over what is there.
 def test_the_code_of_a_checkpoint(tmp_path: Path) -> None:
     entries = write_tree(tmp_path / "program", {"train.py": "print()", "src/model.py": "", "last": "-> train.py"})
-    place = SavedFolder(tmp_path, code=tree_hash(entries))
+    place = SavedFolder(tmp_path, code={"code": tree_hash(entries)})
     send(place.storage, tmp_path / "program", entries)
     hugging_face(place.root, 10)
     place.commit()

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from holdfast_cli.code import folder, walk
 from holdfast_cli.code.folder import select
 from holdfast_cli.code.walk import in_words
 from holdfast_cli.errors import CliError, ExitCode
+from holdfast_train.code.tree import OF_CODE
 
 PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{'MIIEpAIBAAKCAQEA' * 4}\n-----END RSA PRIVATE KEY-----\n"
 AWS_ID, AWS_SECRET = "AKIA" + "Q2W3E4R5T6Y7U2I3", "aB3/" * 10
@@ -242,8 +244,8 @@ def test_a_huge_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 # Breaks if a folder of millions of files is walked through to its end.
 def test_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "MOST_FILES", 20)
-    monkeypatch.setattr(folder, "MOST_FILES", 20)
+    monkeypatch.setattr(walk, "OF_CODE", replace(OF_CODE, files=20))
+    monkeypatch.setattr(folder, "OF_CODE", replace(OF_CODE, files=20))
     write_tree(tmp_path, {f"images/{number % 3}/{number}": "" for number in range(60)} | {"a": ""})
     found = words(tmp_path, hint=".holdfastignore")
     assert "more than 20 files" in found and "images/ (2" in found

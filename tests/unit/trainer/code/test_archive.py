@@ -58,7 +58,7 @@ def test_what_is_packed_comes_out(tmp_path_factory: pytest.TempPathFactory, file
     root, back = tmp_path_factory.mktemp("root"), tmp_path_factory.mktemp("back")
     both = files | {f"inner folder/{name}": value for name, value in inner.items() if "inner folder" not in files}
     entries = written(root, both)
-    unpack(packed(root, entries), back, tree_hash(entries))
+    unpack([(packed(root, entries), tree_hash(entries))], back)
     assert there(back) == {path: content for path, (content, _) in both.items()}
     for path, (_, runs) in both.items():
         assert stat.S_IMODE((back / path).stat().st_mode) == (0o555 if runs else 0o444)
@@ -105,7 +105,7 @@ def test_what_is_unpacked_cannot_be_changed(tmp_path: Path) -> None:
     (tmp_path / "root" / "c.py").symlink_to("a/b/c.py")
     back = tmp_path / "back"
     back.mkdir()
-    unpack(packed(tmp_path / "root", entries), back, tree_hash(entries))
+    unpack([(packed(tmp_path / "root", entries), tree_hash(entries))], back)
     assert (back / "c.py").read_bytes() == b"1"
     assert (back / "c.py").readlink() == Path("a/b/c.py")
     modes = {path: stat.S_IMODE((back / path).stat().st_mode) for path in ("", "a", "a/b", "a/b/c.py")}
@@ -126,7 +126,7 @@ def test_a_folder_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         chmod(path, mode)
 
     monkeypatch.setattr(Path, "chmod", of_owner)
-    unpack(packed(tmp_path / "root", entries), back, tree_hash(entries))
+    unpack([(packed(tmp_path / "root", entries), tree_hash(entries))], back)
     assert there(back) == {"a/b.py": b"1"}
 
 
@@ -138,7 +138,7 @@ def test_the_folder_may_have_things_of_an_earlier_try(tmp_path: Path) -> None:
         root = tmp_path / content_hash(repr(files).encode())
         root.mkdir()
         entries = written(root, files)
-        unpack(packed(root, entries), back, tree_hash(entries))
+        unpack([(packed(root, entries), tree_hash(entries))], back)
         assert there(back) == {path: content for path, (content, _) in files.items()}
 
 
@@ -213,7 +213,7 @@ def test_an_archive_that_is_not_what_it_should_be(tmp_path: Path, name: str) -> 
     back.mkdir(parents=True)
     wanted = tree_hash([Entry("a", "file", 1, content_hash(b"1"))])
     with pytest.raises(CodeInvalidError):
-        unpack(io.BytesIO(made if isinstance(made, bytes) else made()), back, wanted)
+        unpack([(io.BytesIO(made if isinstance(made, bytes) else made()), wanted)], back)
     assert not any(back.iterdir())
     assert [path.name for path in back.parent.iterdir()] == ["code"]
     assert not Path("/tmp/evil").exists()
@@ -229,7 +229,7 @@ def test_a_damaged_archive(tmp_path: Path, cut: int) -> None:
     entries = written(root, {"a": (content, False), "b": (content[::-1], False)})
     whole = packed(root, entries).getvalue()
     with pytest.raises(CodeInvalidError):
-        unpack(io.BytesIO(whole[: len(whole) // 2 - cut]), back, tree_hash(entries))
+        unpack([(io.BytesIO(whole[: len(whole) // 2 - cut]), tree_hash(entries))], back)
     assert not any(back.iterdir())
 
 
@@ -243,7 +243,7 @@ def test_a_bomb(tmp_path: Path) -> None:
         out.write(bytes(1 << 20))
     made.seek(0)
     with pytest.raises(CodeTooLargeError, match="allowed are 100,000 files with 268,435,456 bytes"):
-        unpack(made, tmp_path, "0" * 64)
+        unpack([(made, "0" * 64)], tmp_path)
     assert not any(tmp_path.iterdir())
 
 

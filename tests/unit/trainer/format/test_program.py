@@ -106,7 +106,7 @@ def test_fingerprints() -> None:
 def program(**changed: str) -> Program:
     known = {"config": "c1", "config/rate": "r1", "config/depth": "d1", "revision": "a" * 40, "ranks": "4"}
     known |= {"nodes": "2", "device": "H200", "data/sampler/seed": "0", "data/sampler/batch": "512", "data/set": "f1"}
-    known |= {"object/model": "model", "code": "c" * 64}
+    known |= {"object/model": "model", "code": "c" * 64, "dependencies": "e" * 64}
     libraries = {"python": "3.11.7", "torch": "2.9.1", "numpy": "2.4.6"}
     replaced = {name.replace("__", "/"): value for name, value in changed.items()}
     return Program(
@@ -135,6 +135,12 @@ def program(**changed: str) -> Program:
             "is bbbbbbbbbbbb, the checkpoint's was aaaaaaaaa",
         ),
         ({"code": "d" * 64}, [("CodeChanged", "warn")], "is dddddddddddd, the checkpoint's was cccccccccccc"),
+        (
+            {"dependencies": "f" * 64},
+            [("DependenciesChanged", "warn")],
+            "are ffffffffffff, the checkpoint's were eeeeeeeeeeee",
+        ),
+        ({"dependencies": ""}, [("DependenciesChanged", "warn")], "are none, the checkpoint's were eeeeeeeeeeee"),
         ({"ranks": "8", "nodes": "4"}, [("WorldSizeChanged", "warn")], "sample-exact, not bitwise"),
         ({"nodes": "1"}, [("NodesChanged", "warn")], "on 1 nodes, they were on 2"),
         ({"device": "A100"}, [("DeviceChanged", "warn")], "is A100, the checkpoint's was H200"),

@@ -11,7 +11,9 @@ import pytest
 from tests.support.trainer.pod_settings import pod_variables
 from tests.support.trainer.stores import MemoryStorage, identity, variables
 
-from holdfast_train.code.store import send
+from holdfast_protocol.dependencies import Dependencies, Package
+from holdfast_protocol.document import to_text
+from holdfast_train.code.store import list_key_of, send
 from holdfast_train.code.tree import Entry, content_hash, tree_hash
 from holdfast_train.commitlog.log import CommitLog
 from holdfast_train.errors import (
@@ -125,6 +127,25 @@ def test_a_node_that_cannot_take_the_program(tmp_path: Path) -> None:
     (tmp_path / "termination-log").unlink()
     assert run(tmp_path, **more, HOLDFAST_CODE_DIR=str(tmp_path / "missing")) == (0, {})
     assert (tmp_path / "missing" / "train.py").read_text() == "1"
+
+
+# Breaks if a pod starts without the packages that its job names, or hides which object is missing.
+def test_packages(tmp_path: Path) -> None:
+    root, storage = tmp_path / "root", FolderStorage(str(tmp_path / "prefix"))
+    root.mkdir()
+    (root / "extra.py").write_text("1")
+    entry = Entry("extra.py", "file", 1, content_hash(b"1"))
+    send(storage, root, [entry])
+    content = to_text(Dependencies("3.11", packages=(Package("extra", "1.0", tree_hash([entry]), 1),))).encode()
+    place = tmp_path / "dependencies"
+    place.mkdir()
+    more = {"checkpoint_uri": f"file://{tmp_path}/prefix", "dependencies": content_hash(content)}
+    found, verdict = run(tmp_path, **more, HOLDFAST_DEPENDENCIES_DIR=str(place))
+    assert (found, verdict["reason"]) == (78, "CodeMissing")
+    storage.put(list_key_of(content_hash(content)), content)
+    (tmp_path / "termination-log").unlink()
+    assert run(tmp_path, **more, HOLDFAST_DEPENDENCIES_DIR=str(place)) == (0, {})
+    assert (place / "extra.py").read_text() == "1"
 
 
 def test_a_program_that_was_not_sent(tmp_path: Path) -> None:

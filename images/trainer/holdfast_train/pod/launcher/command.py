@@ -47,6 +47,12 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> Verdict:
         from .mlflow_run import mlflow_variables  # noqa: PLC0415 - other jobs need none of its imports
 
         environment |= mlflow_variables(environment)
+    if own.dependencies:
+        from .dependencies import DO_NOT_FIT, add_dependencies, misfit  # noqa: PLC0415 - other jobs need none of its imports
+
+        add_dependencies(environment)
+        if (problem := misfit(command, environment)) is not None:
+            return classify(refusal(MISCONFIGURED, DO_NOT_FIT, problem))
     if own.data:
         from .stager import stage  # noqa: PLC0415 - other jobs need none of its imports
 
