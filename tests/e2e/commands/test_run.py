@@ -4,11 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.support import wheels
 from tests.support.cluster.local_cluster import apply, get
 from tests.support.cluster.training_jobs import Job, Pool, Raw, s3_secret
 
@@ -19,6 +21,10 @@ HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 PROGRAM = """
 import pathlib, pickle, sys, time
 from parts.words import VERSION
+
+if pathlib.Path("requirements.txt").exists():
+    import numpy, greet
+    print(greet.words(), "beside numpy", numpy.__version__, flush=True)
 
 STEPS, PACE = int(sys.argv[1]), float(sys.argv[2])
 saves = sorted(pathlib.Path("outputs").glob("*.pkl"))
@@ -41,6 +47,7 @@ class Place:
     def __init__(self, cluster: Cluster, namespace: str, pool: Pool, folder: Path) -> None:
         self.cluster, self.namespace, self.folder = cluster, namespace, folder
         self.profile = f"of-{namespace}"
+        self.index = folder.parent / "index"  # of Python packages
         s3 = {"bucket": cluster.s3.bucket, "prefix": "runs", "endpoint": cluster.s3.endpoint}
         s3 |= {"region": cluster.s3.region, "credentialsSecret": "s3"}
         defaults = {"image": "holdfast.dev/plain:local", "storage": {"s3": s3}}
@@ -62,8 +69,14 @@ class Place:
         """Change the program."""
         (self.folder / "parts" / "words.py").write_text(f'VERSION = "{version}"\n')
 
+    def greet(self, version: str, text: str) -> None:
+        """Put a package into the index that is in no image."""
+        files = {"greet/__init__.py": text, "greet/parts.py": f"VERSION = '{version}'\n"}
+        wheels.make_wheel(self.index, "greet", version, files)
+
     def run(self, *arguments: str, code: int = 0, tool: str = "run") -> "subprocess.CompletedProcess[str]":
         environment = {**os.environ, "KUBECONFIG": str(self.cluster.admin_kubeconfig), "HOME": str(self.folder.parent)}
+        environment |= wheels.variables(self.index, self.folder.parent)
         done = subprocess.run(
             [HOLDFAST, tool, *arguments],
             cwd=self.folder,
@@ -131,6 +144,37 @@ def test_a_job_for_git(place: Place) -> None:
     assert job.manifest["spec"]["trainer"]["code"] == manifest["spec"]["trainer"]["code"]
     assert job.wait_phase("Completed", "Failed", timeout=90)["phase"] == "Completed"
     assert "version v1, begins after step 0" in job.logs(1)
+
+
+# Breaks if a program does not find the packages that its folder names, or replaces those that the image provides.
+def test_packages_of_the_folder(place: Place) -> None:
+    text = "import greet.parts\ndef words():\n    return 'hello from ' + greet.parts.VERSION\n"
+    place.greet("1.0", text)
+    wheels.make_wheel(place.index, "packaging", "26.0", {})
+    (place.folder / "requirements.txt").write_text("greet\nnumpy>=1\n")
+    run = ("-n", place.namespace, "--name", "greets", "--image", "holdfast.dev/trainer:local", "--detach")
+    run += ("--provided", "numpy", *PROGRESS)
+    said = place.run(*run, "--", "python3", "train.py", "10", "0").stderr
+    assert "2 packages of requirements.txt" in said
+    job = place.job("greets")
+    status = job.wait_phase("Completed", "Failed", timeout=90)
+    assert status["phase"] == "Completed", status
+    assert f"hello from 1.0 beside numpy {version('numpy')}" in job.logs(1)
+
+    place.greet("2.0", text)
+    again = (*run, "--again", "new", "--upgrade", "--", "python3", "train.py", "10", "0")
+    assert "packages" in place.run(*again).stderr
+    job = place.job("greets")
+    status = job.wait_phase("Completed", "Failed", timeout=90)
+    assert status["phase"] == "Completed", status
+    assert f"hello from 2.0 beside numpy {version('numpy')}" in job.logs(1)
+
+    (place.folder / "requirements.txt").write_text("greet\nnumpy<1\n")
+    place.run(*run, "--again", "new", "--", "python3", "train.py", "10", "0")
+    status = place.job("greets").wait_phase("Failed", timeout=90)
+    assert status["reason"] == "DependenciesDoNotFit"
+    words = f"requirements.txt needs numpy<1, which is taken from the image, and the image has {version('numpy')}"
+    assert words in status["history"][0]["message"]
 
 
 # Breaks if a pod trains with code that is not what its job names.

@@ -71,7 +71,7 @@ class Client:
         job of the same name: "continue" goes on with its training, "new" deletes it and begins a new one. `say` is
         called with each line about what is sent. The other arguments are named as in a holdfast.toml: `name`, `image`,
         `profile`, `nodes`, `gpus`, `cpu`, `memory`, `deadline`, `budget`, `every`, `steps`, `folder`, `storage`, `env`,
-        `secrets`, `data`, `progress` and `exclude`. `storage` may also be s3://BUCKET/PREFIX.
+        `secrets`, `data`, `progress`, `exclude`, `deps`, `python`, `platform` and `provided`. `storage` may also be s3://BUCKET/PREFIX.
         """
         words, said, folder = command_of(command), wanted_of(wanted), Path(dir).expanduser()
         if not folder.is_dir():

@@ -49,6 +49,13 @@ def run(
     folder: options.Folder = None,
     progress: options.Progress = None,
     exclude: options.Exclude = None,
+    deps: options.Deps = None,
+    python: options.Python = None,
+    platform: options.Platform = None,
+    provided: options.Provided = None,
+    upgrade: Annotated[
+        bool, typer.Option("--upgrade", help="Choose the newest versions of packages, not those of the last time.")
+    ] = False,
     again: Annotated[
         Again | None,
         typer.Option(help="If a job has this name: go on with its training, or begin a new one.", show_default=False),
@@ -95,6 +102,7 @@ def run(
             **{"memory": memory, "deadline": deadline, "budget": budget, "every": every, "steps": steps},
             **{"env": env, "secrets": secret, "data": data, "folder": folder, "progress": progress},
             **{"exclude": exclude, "storage": (storage, storage_endpoint, storage_secret)},
+            **{"deps": deps, "python": python, "platform": platform, "provided": provided},
         }
     )
     err = error_console()
@@ -104,7 +112,14 @@ def run(
     target = Target(kubeconfig, namespace)
     with interruptible():
         begun = begin(
-            target, folder_of_program, typed, command, err, again=lambda found: again or _asked(found), until=until
+            target,
+            folder_of_program,
+            typed,
+            command,
+            err,
+            again=lambda found: again or _asked(found),
+            until=until,
+            upgrade=upgrade,
         )
     planned, is_made = begun.planned, until is Until.MADE
     if not write(output, begun.manifest):

@@ -19,11 +19,19 @@ HINT: Final = (
 
 
 def manifest(
-    wanted: Wanted, *, namespace: str, command: Sequence[str], code: str, now: datetime, resume: str = "Auto"
+    wanted: Wanted,
+    *,
+    namespace: str,
+    command: Sequence[str],
+    code: str,
+    now: datetime,
+    dependencies: str | None = None,
+    resume: str = "Auto",
 ) -> dict[str, Any]:
-    """The job as it is applied. `wanted.name` is set; `code`: the hash of the folder. CliError if something is missing.
+    """The job as it is applied. `wanted.name` is set. CliError if something is missing.
 
-    `now`: from which a deadline counts that is a duration.
+    `code`, `dependencies`: the hashes of the folder, and of the list of packages. `now`: from which a deadline counts
+    that is a duration.
     """
     said = wanted.to_object()
     storage = storage_of_job(wanted, namespace)
@@ -33,7 +41,7 @@ def manifest(
     trainer = _set(
         image=_needed(wanted.image, "an image", "--image"),
         command=list(command),
-        code={"sha256": code},
+        code=_set(sha256=code, dependencies=dependencies),
         env=env,
         envFrom=[{"secretRef": {"name": name}} for name in wanted.secrets],
         data=data,

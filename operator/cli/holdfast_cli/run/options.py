@@ -61,6 +61,29 @@ Progress = Annotated[
         "A line that the program prints, such as 'step {step}/{total} loss={loss}'; may be repeated.", metavar="LINE"
     ),
 ]
+Deps = Annotated[
+    str | None,
+    option(
+        "File that names the Python packages of the program, or none. Default: uv.lock, pyproject.toml or "
+        "requirements.txt.",
+        metavar="FILE",
+    ),
+]
+Python = Annotated[
+    str | None,
+    option("Version of Python in the image, for its packages. Default: of this machine.", metavar="VERSION"),
+]
+Platform = Annotated[
+    str | None, option("Platform of the nodes, for packages. Default: x86_64-manylinux_2_28.", metavar="NAME")
+]
+Provided = Annotated[
+    list[str] | None,
+    option(
+        "A package that the image has, and that is not replaced; may be repeated. Default: torch, torchvision, "
+        "torchaudio, triton.",
+        metavar="PACKAGE",
+    ),
+]
 Exclude = Annotated[
     list[str] | None, option("Files that are not sent, as in .gitignore; may be repeated.", metavar="PATTERN")
 ]

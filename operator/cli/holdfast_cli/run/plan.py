@@ -38,14 +38,15 @@ class Planned:
         assert self.wanted.name is not None
         return self.wanted.name
 
-    def manifest(self, code: str, now: datetime) -> dict[str, Any]:
-        """The job, with the hash of the folder. CliError if something is missing."""
+    def manifest(self, code: str, now: datetime, dependencies: str | None = None) -> dict[str, Any]:
+        """The job, with the hashes of the folder and of what it needs. CliError if something is missing."""
         begins_anew = self.old is not None and self.again is Again.NEW
         return manifest(
             self.wanted,
             namespace=self.namespace,
             command=self.command,
             code=code,
+            dependencies=dependencies,
             now=now,
             resume="Never" if begins_anew else "Auto",
         )
@@ -55,7 +56,7 @@ async def plan(client: Client, namespace: str, said: Wanted, command: Sequence[s
     """Ask the cluster. Raises ApiError, CliError."""
     profile = await _profile(client, said.profile)
     defaults = profile.spec.defaults
-    low = {name: value for name in ("image", "storage") if (value := getattr(defaults, name)) is not None}
+    low = {name: value for name in ("image", "python", "storage") if (value := getattr(defaults, name)) is not None}
     named = said.name or default_name(command)
     wanted = layered(Wanted(name=named, profile=profile.metadata.name), said, Wanted(**low))
     return Planned(wanted, namespace, command, await job_api.find_job(client, namespace, named))

@@ -22,6 +22,9 @@ from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.code.folder import Selection, select
 from holdfast_cli.code.upload import send
 from holdfast_cli.code.walk import in_words
+from holdfast_cli.dependencies.sending import Choice, prepare
+from holdfast_cli.dependencies.sending import send as send_packages
+from holdfast_cli.dependencies.unpacked import Unpacked
 from holdfast_cli.errors import CliError
 from holdfast_cli.run.plan import Planned, plan
 from holdfast_cli.run.sources import of_folder, of_person
@@ -62,11 +65,13 @@ def begin(
     again: Callable[[str], Again],
     until: Until = Until.MADE,
     endpoint: str | None = None,
+    upgrade: bool = False,
 ) -> Begun:
     """Send the folder, and make the job. Must not be called inside an event loop. Raises CliError.
 
     `said`: what is stronger than the files of the folder and of the person. `again` decides, from its name, about a job
     that is there. `err` is told what happens. `endpoint`: where the storage is reached from here.
+    `upgrade`: take the newest versions of packages.
     """
     person = of_person()
     planned = asyncio.run(_plan(target, layered(said, of_folder(folder), person), command))
@@ -78,13 +83,18 @@ def begin(
     with err.status("reading the folder ...") if err.is_terminal else nullcontext():
         selection = select(folder, planned.wanted.exclude)
     _say_selection(selection, command, err)
-    raw = planned.manifest(selection.sha256, datetime.now(UTC))
+    packages = prepare(folder.absolute(), _choice(planned.wanted, upgrade=upgrade), err)
+    raw = planned.manifest(selection.sha256, datetime.now(UTC), packages.sha256 if packages else None)
     asyncio.run(_check(target, raw, err, planned))
     if until >= Until.SENT:
-        _send(target, raw, selection, err, endpoint)
+        _send(target, raw, selection, err, packages=packages, endpoint=endpoint)
     if until is Until.MADE:
         asyncio.run(_submit(target, raw, planned, err))
     return Begun(planned, raw, until)
+
+
+def _choice(wanted: Wanted, *, upgrade: bool) -> Choice:
+    return Choice(wanted.deps, wanted.python, wanted.platform, wanted.provided, upgrade)
 
 
 def chosen_endpoint(planned: Planned, *own: Wanted) -> str | None:
@@ -150,7 +160,15 @@ async def _check(target: Target, raw: dict[str, Any], err: Console, planned: Pla
         check_goes_on(old, raw)
 
 
-def _send(target: Target, raw: dict[str, Any], selection: Selection, err: Console, endpoint: str | None) -> None:
+def _send(
+    target: Target,
+    raw: dict[str, Any],
+    selection: Selection,
+    err: Console,
+    *,
+    packages: Unpacked | None,
+    endpoint: str | None,
+) -> None:
     """Upload what is not there yet. CliError if the storage does not take it."""
 
     async def find() -> Found:
@@ -167,8 +185,14 @@ def _send(target: Target, raw: dict[str, Any], selection: Selection, err: Consol
         storage = found.open()
         with storage.within(PATIENCE):
             sent = send(storage, selection, err)
-    words = f"sent ({format_size(sent)})" if sent else "was sent already"
-    err.print(Text(f"code {selection.sha256[:12]}: {words}"))
+            err.print(Text(f"code {selection.sha256[:12]}: {_was_sent(sent)}"))
+            if packages is not None:
+                sent = send_packages(storage, packages, err)
+                err.print(Text(f"packages {packages.sha256[:12]}: {_was_sent(sent)}"))
+
+
+def _was_sent(size: int) -> str:
+    return f"sent ({format_size(size)})" if size else "was sent already"
 
 
 async def _submit(target: Target, raw: dict[str, Any], planned: Planned, err: Console) -> None:

@@ -9,7 +9,17 @@ from holdfast.api.every import Every
 from holdfast.api.model import Model
 from holdfast.api.scalars import Money, Quantity
 from holdfast.api.storage import Storage
-from holdfast.api.strings import AnyText, DataAddress, EnvName, Image, Label, LongText, MountPath, ObjectName
+from holdfast.api.strings import (
+    AnyText,
+    DataAddress,
+    EnvName,
+    Image,
+    Label,
+    LongText,
+    MountPath,
+    ObjectName,
+    PythonVersion,
+)
 from holdfast_protocol.report import MAX_NODES
 
 
@@ -50,6 +60,15 @@ class Wanted(Model):
     """Data that is copied into the pods: the address by the folder."""
     progress: tuple[AnyText, ...] = ()
     """Lines in which the program prints its progress."""
+    deps: AnyText | None = None
+    """File that names Python packages which the program needs, or none. Default: uv.lock, pyproject.toml or
+    requirements.txt of the folder."""
+    python: PythonVersion | None = None
+    """Version of Python in the image, for which packages are chosen."""
+    platform: AnyText | None = None
+    """Platform of the nodes, for which packages are chosen, as uv names it."""
+    provided: tuple[AnyText, ...] | None = None
+    """Packages that the image has, and that are not replaced."""
     exclude: tuple[AnyText, ...] = ()
     """Patterns of files that are not sent, as in .gitignore."""
 

@@ -1,0 +1,88 @@
+"""Dependencies from a folder of a program to the storage of its job."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+from rich.text import Text
+
+from holdfast_cli.cache import cache_dir
+from holdfast_cli.dependencies.declared import declared
+from holdfast_cli.dependencies.locked import OF_IMAGE, PLATFORM, Target, canonical, lock
+from holdfast_cli.dependencies.unpacked import Unpacked, unpack
+from holdfast_cli.errors import CliError
+from holdfast_train.code import store
+from holdfast_train.code.tree import OF_DEPENDENCIES
+from holdfast_train.exchange.progress_bar import format_size
+from holdfast_train.storage.base import Storage
+
+SHOWN: Final = 3  # requirements of the image that are named
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is said of dependencies. `file`: see `declared`. None: the default."""
+
+    file: str | None = None
+    python: str | None = None
+    platform: str | None = None
+    of_image: Sequence[str] | None = None
+    upgrade: bool = False
+
+    @property
+    def target(self) -> Target:
+        """For what they are chosen. Without a word on Python: for the version of this one."""
+        python = self.python or f"{sys.version_info.major}.{sys.version_info.minor}"
+        of_image = OF_IMAGE if self.of_image is None else self.of_image
+        return Target(python, self.platform or PLATFORM, canonical(of_image))
+
+
+def prepare(root: Path, choice: Choice, err: Console) -> Unpacked | None:
+    """The packages that the folder `root` needs, on this machine; None if it names none. CliError."""
+    found = declared(root, choice.file)
+    if found is None:
+        return None
+    cache, target = cache_dir() / "dependencies", choice.target
+    try:
+        locked = lock(found, target, cache / "locks", upgrade=choice.upgrade)
+        unpacked = unpack(locked, target, cache / "packages", err)
+    except OSError as error:
+        raise CliError(f"{cache} cannot be used: {error.strerror or error}") from error
+    listed = unpacked.listed
+    size = sum(package.size for package in listed.packages)
+    count = len(listed.packages)
+    words = f"{count:,} {'package' if count == 1 else 'packages'} of {found.path.name}, {format_size(size)}"
+    err.print(Text(f"{words}, for Python {target.python} on {target.platform}"), soft_wrap=True)
+    if listed.of_image:
+        err.print(Text(f"of the image: {_some(need.requirement for need in listed.of_image)}"), soft_wrap=True)
+    return unpacked
+
+
+def _some(texts: Iterable[str]) -> str:
+    every = sorted(set(texts))
+    more = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
+    return f"{', '.join(every[:SHOWN])}{more}"
+
+
+def send(storage: Storage, unpacked: Unpacked, err: Console) -> int:
+    """Upload what the storage does not have. The bytes that were uploaded. CodeErrors, StorageErrors."""
+    key = store.list_key_of(unpacked.sha256)
+    if storage.size(key) is not None:
+        return 0
+    entries = unpacked.entries()
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True))
+    sent = 0
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("sending packages", total=sum(package.size for package in unpacked.listed.packages))
+        for files in entries.values():
+            before = bar.tasks[0].completed
+            sent += store.send(
+                storage, unpacked.root, files, lambda size: bar.advance(task, size), limit=OF_DEPENDENCIES
+            )
+            bar.update(task, completed=before + sum(entry.size for entry in files))
+    storage.write(key, memoryview(unpacked.content))  # last: what it names is there
+    return sent + len(unpacked.content)

@@ -1,0 +1,231 @@
+"""Packages of a folder, with the real uv and an index on this machine: locked, unpacked, sent, put into a pod."""
+
+import io
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tests.support.trainer.code import write_tree
+from tests.support.wheels import make_wheel, use_index
+
+from holdfast_cli.dependencies.sending import Choice, prepare, send
+from holdfast_cli.dependencies.unpacked import Unpacked
+from holdfast_cli.errors import CliError
+from holdfast_protocol.dependencies import LIST_FILE, Need
+from holdfast_train.code.store import fetch_dependencies, key_of
+from holdfast_train.code.store import send as send_folder
+from holdfast_train.code.tree import tree_hash
+from holdfast_train.errors import CodeInvalidError, CodeMissingError
+from holdfast_train.storage.folder import FolderStorage
+
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An index with a library that needs another one and torch, and has a command."""
+    index = tmp_path / "index"
+    use_index(index, tmp_path / "cache", monkeypatch)
+    make_wheel(index, "packaging", "26.0", {"packaging/__init__.py": ""})
+    make_wheel(index, "shapes", "1.0", {"shapes.py": "SIDES = 4\n"})
+    make_wheel(index, "shapes", "1.1", {"shapes.py": "SIDES = 5\n"})
+    make_wheel(
+        index,
+        "trainkit",
+        "2.0",
+        {"trainkit/__init__.py": "import shapes\ndef run():\n    print('sides', shapes.SIDES)\n", "data.txt": "x"},
+        requires=["shapes<1.1", "torch>=2.0", "torchvision; extra == 'images'", "pywin; sys_platform == 'win32'"],
+        commands={"trainkit-run": "trainkit:run"},
+    )
+    return index
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder of a program that needs it."""
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program/requirements.txt").write_text("trainkit\ntorch==2.9.1\n")
+    return tmp_path / "program"
+
+
+def prepared(root: Path, **choice: object) -> tuple[Unpacked, str]:
+    said = io.StringIO()
+    found = prepare(root, Choice(**choice), Console(file=said, width=200))  # type: ignore[arg-type]
+    assert found is not None
+    return found, said.getvalue()
+
+
+def versions(found: Unpacked) -> dict[str, str]:
+    return {one.name: one.version for one in found.listed.packages}
+
+
+# Breaks if packages of the image are replaced, if one is missing, or if the person is not told what is sent.
+def test_what_is_locked(index: Path, root: Path) -> None:
+    found, said = prepared(root)
+    assert versions(found) == {"packaging": "26.0", "shapes": "1.0", "trainkit": "2.0"}
+    listed = found.listed
+    assert (listed.python, listed.only_python) == (HERE, False)
+    assert listed.of_image == (Need("torch==2.9.1", "requirements.txt"), Need("torch>=2.0", "trainkit"))
+    assert "3 packages of requirements.txt" in said
+    assert f"for Python {HERE} on x86_64-manylinux_2_28" in said
+    assert "of the image: torch==2.9.1, torch>=2.0" in said
+
+
+# Breaks if what the image must have is that of an earlier run.
+def test_another_version_of_the_image(index: Path, root: Path) -> None:
+    prepared(root)
+    (root / "requirements.txt").write_text("trainkit\ntorch<2\n")
+    assert Need("torch<2", "requirements.txt") in prepared(root)[0].listed.of_image
+
+
+# Breaks if versions change between two runs of the same folder, or cannot be changed.
+def test_versions_stay_until_they_are_upgraded(index: Path, root: Path) -> None:
+    (root / "requirements.txt").write_text("shapes\n")
+    first, _ = prepared(root)
+    assert versions(first)["shapes"] == "1.1"
+    make_wheel(index, "shapes", "2.0", {"shapes.py": "SIDES = 6\n"})
+    assert prepared(root)[0].sha256 == first.sha256
+    later, _ = prepared(root, upgrade=True)
+    assert versions(later)["shapes"] == "2.0"
+    assert prepared(root)[0].sha256 == later.sha256
+    (root / "requirements.txt").write_text("shapes<2\n")
+    assert prepared(root)[0].sha256 == first.sha256
+
+
+# Breaks if the hash depends on the machine: then another person's run of the same folder is another program.
+def test_the_same_on_every_machine(index: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, _ = prepared(root)
+    moved = shutil.copytree(root, tmp_path / "another place")
+    for name in ("HOLDFAST_CACHE", "UV_CACHE_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "another cache" / name))
+    second, _ = prepared(moved)
+    assert first.root != second.root
+    assert (first.sha256, first.entries()) == (second.sha256, second.entries())
+
+
+# Breaks if packages do not arrive as they are here, if their commands name this machine, or if something is sent twice.
+def test_from_here_into_a_pod(index: Path, root: Path, tmp_path: Path) -> None:
+    storage, pod = FolderStorage(str(tmp_path / "store")), tmp_path / "pod"
+    found, _ = prepared(root)
+    quiet = Console(file=io.StringIO())
+    assert send(storage, found, quiet) > 0
+    assert send(storage, found, quiet) == 0
+    keys = set(storage.keys("code/"))
+    pod.mkdir()
+    fetch_dependencies(storage, found.sha256, pod)
+    assert (pod / LIST_FILE).read_bytes() == found.content
+    there = {str(path.relative_to(pod)) for path in pod.rglob("*") if path.is_file()} - {LIST_FILE}
+    assert there == {entry.path for entries in found.entries().values() for entry in entries}
+    path = os.pathsep.join([str(pod / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        ["trainkit-run"], env={"PATH": path, "PYTHONPATH": str(pod)}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "sides 4\n"
+    assert str(tmp_path) not in (pod / "bin/trainkit-run").read_text()
+
+    make_wheel(index, "shapes", "1.0.1", {"shapes.py": "SIDES = 7\n"})
+    changed, _ = prepared(root, upgrade=True)
+    send(storage, changed, quiet)
+    assert len(set(storage.keys("code/")) - keys) == 2, "the package that changed, and the list"
+
+
+# Breaks if a pod starts with half of its packages, or with others than the job names.
+def test_what_is_not_whole(index: Path, root: Path, tmp_path: Path) -> None:
+    storage, pod = FolderStorage(str(tmp_path / "store")), tmp_path / "pod"
+    pod.mkdir()
+    found, _ = prepared(root)
+    with pytest.raises(CodeMissingError, match=r"has no code/[0-9a-f]{64}\.json"):
+        fetch_dependencies(storage, found.sha256, pod)
+    send(storage, found, Console(file=io.StringIO()))
+    last = found.listed.packages[-1]
+    content = storage.get(key_of(last.sha256))
+    storage.delete([key_of(last.sha256)])
+    with pytest.raises(CodeMissingError, match=rf"has no code/{last.sha256}\.tar\.gz"):
+        fetch_dependencies(storage, found.sha256, pod)
+    other = write_tree(tmp_path / "other", {"other.py": "1"})
+    send_folder(storage, tmp_path / "other", other)
+    storage.put(key_of(last.sha256), storage.get(key_of(tree_hash(other))))
+    with pytest.raises(CodeInvalidError, match="is wanted"):
+        fetch_dependencies(storage, found.sha256, pod)
+    assert not any(pod.iterdir())
+    storage.put(key_of(last.sha256), content)
+    storage.put(f"code/{'0' * 64}.json", found.content)
+    with pytest.raises(CodeInvalidError, match="is not the list with this hash"):
+        fetch_dependencies(storage, "0" * 64, pod)
+
+
+# Breaks if a person does not learn which package is in the way.
+@pytest.mark.parametrize("what", ["not there", "for another Python", "without a wheel"])
+def test_packages_that_cannot_be_had(index: Path, root: Path, what: str) -> None:
+    name = "absent"
+    if what == "for another Python":
+        make_wheel(index, name, "1.0", {"absent.py": ""}, tag="cp39-cp39-manylinux_2_17_x86_64")
+    if what == "without a wheel":
+        shutil.make_archive(str(index / f"{name}-1.0"), "gztar", root)
+    (root / "requirements.txt").write_text(f"{name}==1.0\n")
+    with pytest.raises(CliError, match=rf"(?s)uv could not choose versions for requirements.txt: .*{name}") as raised:
+        prepared(root)
+    assert "--deps none" in raised.value.hint
+
+
+# Breaks if a pod with another Python imports what is compiled for this one, or if abi3 is refused there.
+def test_what_is_compiled(index: Path, root: Path) -> None:
+    (root / "requirements.txt").write_text("fast\n")
+    make_wheel(index, "fast", "1.0", {"fast.py": ""}, tag="cp38-abi3-manylinux_2_17_x86_64")
+    assert not prepared(root)[0].listed.only_python
+    make_wheel(index, "fast", "1.1", {"fast.py": ""}, tag="cp312-cp312-manylinux_2_17_x86_64")
+    listed = prepared(root, python="3.12", upgrade=True)[0].listed
+    assert (listed.python, listed.only_python) == ("3.12", True)
+
+
+# Breaks if packages that the image does not have cannot be sent, or if others cannot be taken from it.
+def test_what_is_of_the_image(index: Path, root: Path) -> None:
+    make_wheel(index, "torch", "2.9.1", {"torch.py": ""})
+    assert versions(prepared(root, of_image=["shapes"])[0]) == {
+        "packaging": "26.0",
+        "torch": "2.9.1",
+        "trainkit": "2.0",
+    }
+
+
+# Breaks if two packages that have the same file cannot be unpacked together.
+def test_two_packages_have_one_file(index: Path, root: Path, tmp_path: Path) -> None:
+    make_wheel(index, "one", "1.0", {"tests/__init__.py": "", "one.py": ""})
+    make_wheel(index, "two", "1.0", {"tests/__init__.py": "", "two.py": ""})
+    (root / "requirements.txt").write_text("one\ntwo\n")
+    found, _ = prepared(root)
+    storage = FolderStorage(str(tmp_path / "store"))
+    send(storage, found, Console(file=io.StringIO()))
+    (tmp_path / "pod").mkdir()
+    fetch_dependencies(storage, found.sha256, tmp_path / "pod")
+    assert {path.name for path in (tmp_path / "pod").iterdir()} >= {"tests", "one.py", "two.py"}
+
+
+def test_uv_is_missing(index: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr("holdfast_cli.dependencies.uv.find_spec", lambda _name: None)
+    with pytest.raises(CliError, match="uv, which locks and packs them, is not installed") as raised:
+        prepared(root)
+    assert "pip install uv" in raised.value.hint
+
+
+# Breaks if what uv has locked is not what is sent.
+def test_a_lock_of_uv(index: Path, root: Path) -> None:
+    make_wheel(index, "torch", "2.9.1", {"torch.py": ""}, requires=["heavy"])
+    make_wheel(index, "heavy", "1.0", {"heavy.py": ""})
+    make_wheel(index, "pytool", "1.0", {"pytool.py": ""})
+    make_wheel(index, "pywin", "1.0", {"pywin.py": ""})
+    (root / "pyproject.toml").write_text(
+        '[project]\nname = "mine"\nversion = "1"\nrequires-python = ">=3.9"\ndependencies = ["trainkit", "torch"]\n'
+        '[dependency-groups]\ndev = ["pytool"]\n'
+    )
+    subprocess.run([sys.executable, "-m", "uv", "lock", "-q"], cwd=root, check=True)
+    make_wheel(index, "shapes", "1.0.5", {"shapes.py": "SIDES = 8\n"})
+    found, said = prepared(root)
+    assert versions(found) == {"shapes": "1.0", "trainkit": "2.0"}
+    assert found.listed.of_image == (Need("torch>=2.0", "trainkit"), Need("torch==2.9.1", "uv.lock"))
+    assert "2 packages of uv.lock" in said
