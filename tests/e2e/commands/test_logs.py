@@ -1,5 +1,6 @@
 """`holdfast logs` beside what the programs of a job wrote, over attempts, ranks, and streams that break."""
 
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from tests.support.cluster.small_gangs import PROGRAM, environment
 from tests.support.cluster.training_jobs import Pool, stub, submit
 from tests.support.http.api_proxy import ApiProxy, api_proxy
 from tests.support.operator.operator_process import OperatorProcess
+from tests.support.terminal import on_terminal
 from tests.support.waiting import wait_for
 
 from holdfast.api import names
@@ -204,3 +206,21 @@ def test_a_move_of_a_job_with_one_node_is_followed(
     assert out.read_bytes().endswith(whole), "pods that ended stay, but not for ever: logs of attempt 1 may be gone"
     steps = [int(found) for found in re.findall(rb"^\S+ step (\d+) loss", out.read_bytes(), re.MULTILINE)]
     assert steps == list(range(1, 301)), "each attempt goes on where the one before it has saved"
+
+
+# Breaks if the state of a real job does not follow it below its log, or stands in the middle of its lines.
+def test_the_state_stands_below_the_log_on_a_terminal(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
+) -> None:
+    steps = 60
+    made = submit(cluster, namespace, [calm_pool.tier("cpu")], stub("--step-seconds", 0.1), goal={"steps": steps})
+    line = command(cluster.admin_kubeconfig, namespace, "--follow")
+    with on_terminal(line, os.environ) as (terminal, process):
+        terminal.shows("Running · cpu · step ", 60)
+        made.wait_phase("Completed")
+        assert process.wait(120) == 0, terminal.rows
+        terminal.shows("Completed · ")
+        rows = [row for row in terminal.rows if row]
+    assert rows[-1].startswith(f"Completed · step {steps} / {steps} (100.0%)")
+    assert [int(row.split()[1]) for row in rows if row.startswith("step ")] == list(range(1, steps + 1))
+    assert sum("Completed · " in row or "Running · " in row for row in rows) == 1

@@ -1,4 +1,4 @@
-"""An API server that lives: objects that a test changes, lists in pages, and watches that stay open.
+"""An API server that lives: objects that a test changes, lists in pages, watches that stay open, logs that grow.
 
 It knows no rights and no schemas: a test refuses paths by hand.
 """
@@ -35,6 +35,9 @@ class LivingApi:
         """By verb (GET, PATCH) and path of a list: code, reason and message of the refusal."""
         self._objects: dict[str, dict[str, dict[str, Any]]] = {}
         self._watches: dict[str, list[asyncio.Queue[dict[str, Any] | None]]] = {}
+        self._logs: dict[str, bytes] = {}
+        self._ended = set[str]()  # the logs that do not grow any more
+        self._grown = asyncio.Event()  # set, and replaced, when a log has grown
         self._versions = itertools.count(1)
         self._thread = LoopThread("living-api")
         self._runner: web.AppRunner | None = None
@@ -57,6 +60,17 @@ class LivingApi:
         """An object."""
         found = self._call(lambda: json.dumps(self._objects[path][name]))
         return dict(json.loads(found))
+
+    def write_log(self, path: str, content: bytes, *, ends: bool = False) -> None:
+        """Append to what `GET path` answers, the log of a pod. One that is followed stays open until it `ends`."""
+
+        def grow() -> None:
+            self._logs[path] = self._logs.get(path, b"") + content
+            self._ended |= {path} if ends else set()
+            self._grown.set()
+            self._grown = asyncio.Event()
+
+        self._call(grow)
 
     def expire(self, path: str) -> None:
         """End all watches of a list as the API server does when their version is too old."""
@@ -123,6 +137,8 @@ class LivingApi:
                 return status(code, reason, message)
         if verb == "GET" and path in self._objects:
             return await self._watch(request, path) if "watch" in request.query else self._list(request, path)
+        if path in self._logs:
+            return await self._log(request, path)
         found = self._objects.get(of_list, {}).get(name)
         if found is None:
             return status(404, "NotFound", f'"{name}" not found')
@@ -140,6 +156,20 @@ class LivingApi:
         if begin + PAGE < len(items):
             meta["continue"] = str(begin + PAGE)
         return web.json_response({"kind": "List", "metadata": meta, "items": items[begin : begin + PAGE]})
+
+    async def _log(self, request: web.Request, path: str) -> web.StreamResponse:
+        if "follow" not in request.query:
+            return web.Response(body=self._logs[path])
+        response, sent = web.StreamResponse(), 0
+        await response.prepare(request)
+        while True:
+            grown, content = self._grown, self._logs[path]
+            if content[sent:]:
+                await response.write(content[sent:])
+                sent = len(content)
+            if path in self._ended:
+                return response
+            await grown.wait()
 
     async def _watch(self, request: web.Request, path: str) -> web.StreamResponse:
         queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()

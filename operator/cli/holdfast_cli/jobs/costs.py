@@ -40,7 +40,7 @@ def sentence(job: TrainingJob) -> str:
     Unknown parts are left out.
     """
     ledger, expected = job.status.ledger, job.status.forecast.cost
-    parts = [f"{formats.money(ledger.spent)} spent"] if ledger.spent else []
+    parts = [words] if (words := spent_words(ledger.spent, None)) else []
     if expected:
         parts.append(f"{formats.money(expected)} expected in the end")
     if against := saving(ledger):
@@ -48,6 +48,13 @@ def sentence(job: TrainingJob) -> str:
     if (goodput := formats.number(ledger.goodput)) is not None:
         parts.append(f"goodput {goodput:.1%}")
     return ", ".join(parts)
+
+
+def spent_words(spent: Decimal, budget: Decimal | None) -> str:
+    """`4.10 of 50.00 spent`, or `4.10 spent` without a budget; empty if nothing is spent, and no budget set."""
+    if budget is not None:
+        return f"{formats.money(spent)} of {formats.money(budget)} spent"
+    return f"{formats.money(spent)} spent" if spent else ""
 
 
 class Saving(NamedTuple):

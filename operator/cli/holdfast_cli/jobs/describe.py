@@ -27,6 +27,7 @@ from holdfast_cli.jobs.curve import Curve, Sparkline, sentences, to_curve
 from holdfast_cli.jobs.members import Pods, read_pods, table, to_objects
 from holdfast_cli.jobs.options import History
 from holdfast_cli.jobs.put_back import put_back_words
+from holdfast_cli.jobs.state_line import interruptions
 from holdfast_cli.jobs.timeline import timeline
 from holdfast_cli.storage.history import history_of
 from holdfast_cli.storage.options import Endpoint
@@ -209,9 +210,7 @@ def totals(job: TrainingJob, now: datetime) -> str:
     if known and has_unsettled_interruption(job.status.history):
         twice += " before the last interruption"
     lost = f"{twice}, {seconds:.1f}s without training{' so far' if gap else ''}"
-    count = restarts.interruptions
-    interruptions = "1 interruption" if count == 1 else f"{count} interruptions"
-    return f"{interruptions} ({restarts.infrastructure} of them infrastructure), {failures}; {lost}"
+    return f"{interruptions(job)} ({restarts.infrastructure} of them infrastructure), {failures}; {lost}"
 
 
 def _conditions(job: TrainingJob, now: datetime) -> RenderableType | None:

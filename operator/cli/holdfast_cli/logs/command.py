@@ -41,7 +41,8 @@ def logs(
     with their rank. Standard output has nothing but these lines; headings and notes are on standard error. Of a line
     that a program rewrites, such as a progress bar, the last state is shown.
 
-    With --follow the exit code is 0 if the job is completed, and 1 if it failed.
+    With --follow the exit code is 0 if the job is completed, and 1 if it failed. On a terminal the state of the job
+    stands below the lines.
 
     \b
     Examples:
@@ -58,8 +59,8 @@ def logs(
         async with connect(target) as client:
             found = await job_api.get_job(client, target.resolved_namespace(), job)
             choice = Choice(chosen.ranks_of(found, rank), number, seconds, tail, grep.encode())
-            screen = Screen(choice.ranks, timestamps=timestamps, grep=choice.grep)
-            return await show_logs(client, found, choice, screen, follow=follow)
+            with Screen(choice.ranks, timestamps=timestamps, grep=choice.grep, follow=follow) as screen:
+                return await show_logs(client, found, choice, screen, follow=follow)
 
     with interruptible():
         code = asyncio.run(run())

@@ -137,6 +137,7 @@ class Follower:
         ripe = max((entry for entry, came in self._held if came <= now - hold_back), default=None)
         while ripe is not None and self._held and self._held[0][0] <= ripe:
             self._screen.show(heapq.heappop(self._held)[0])
+        self._screen.job = self._view.job
         self._screen.flush()
 
     async def _say_why_it_waits(self) -> None:

@@ -1,19 +1,23 @@
 """How lines of logs are written: the lines to standard output, words about them to standard error.
 
 So standard output has what the programs wrote and nothing more, on a terminal as in a file; a terminal shows both. The
-bytes of a line are passed on as they are, escape sequences too, as kubectl does.
+bytes of a line are passed on as they are, escape sequences too, as kubectl does. While a log is followed on a terminal,
+the state of the job stands below its lines.
 """
 
 import os
 import sys
-from typing import BinaryIO, Final
+from datetime import UTC, datetime
+from typing import BinaryIO, Final, Self
 
 from rich.text import Text
 
 from holdfast.api.objects import TrainingJob
 from holdfast.core.observe.pods import PodView
+from holdfast_cli.jobs.state_line import state_line
 from holdfast_cli.logs.entries import Entry
 from holdfast_cli.terminal import formats
+from holdfast_cli.terminal.bottom_line import BottomLine, has_bottom_line
 from holdfast_cli.terminal.console import error_console
 
 _COLOURS: Final = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
@@ -21,9 +25,12 @@ _RESET: Final = b"\x1b[0m"
 
 
 class Screen:
-    """Writes entries in the order in which they come, with a heading before each attempt."""
+    """Writes entries in the order in which they come, with a heading before each attempt.
 
-    def __init__(self, ranks: tuple[int, ...], *, timestamps: bool, grep: bytes) -> None:
+    Used in a `with` block. With `follow` the state of the job stands below on a terminal; it stays if the job is over.
+    """
+
+    def __init__(self, ranks: tuple[int, ...], *, timestamps: bool, grep: bytes, follow: bool) -> None:
         self.job: TrainingJob | None = None
         self.places: dict[int, PodView] = {}  # a pod that each attempt has created
         self._prefixed = len(ranks) > 1
@@ -31,9 +38,17 @@ class Screen:
         self._timestamps = timestamps
         self._grep = grep
         self._attempt = 0
-        self._out: BinaryIO = sys.stdout.buffer
+        self._below = BottomLine(self._state) if follow and has_bottom_line() else None
+        self._out: BinaryIO | BottomLine = self._below or sys.stdout.buffer
         self._coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         self._err = error_console()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._below:
+            self._below.close(stays=kind is None and self.job is not None and self.job.status.is_over)
 
     def show(self, entry: Entry) -> None:
         """Write one line, if it has the text that is searched for."""
@@ -51,8 +66,14 @@ class Screen:
 
     def say(self, text: str) -> None:
         """Write words about the log."""
-        self.flush()
+        if self._below:
+            self._below.clear()
+        else:
+            self.flush()
         self._err.print(Text(text, style="dim"))
+
+    def _state(self) -> Text | None:
+        return state_line(self.job, datetime.now(UTC)) if self.job else None
 
     def _prefix(self, rank: int) -> bytes:
         if not self._prefixed:

@@ -20,7 +20,7 @@ class Sink(Protocol):
         """Take one line."""
 
     def flush(self) -> None:
-        """Let what was taken be seen."""
+        """Let what was taken be seen. Also called a few times a second while nothing comes: `job` may have changed."""
 
     def say(self, text: str) -> None:
         """Take words about the log."""

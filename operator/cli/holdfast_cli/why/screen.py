@@ -159,7 +159,7 @@ def _budget(found: Reasons) -> list[tuple[str, Text]]:
     if budget is None:
         return []
     if (outlay := found.budget) is None:
-        text = Text(f"{formats.money(found.ledger.spent)} of {formats.money(budget)} spent")
+        text = Text(costs.spent_words(found.ledger.spent, budget))
     else:
         text = Text(outlay.reason, style="bold red" if outlay.pause else "yellow" if outlay.short else "")
     text.append(f"; {formats.money(budget - found.ledger.spent)} left", style="")
