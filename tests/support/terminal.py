@@ -14,15 +14,15 @@ from typing import Final
 
 from tests.support.waiting import wait_for
 
-_PARTS: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x1b[78]|[\r\n]|[^\x1b\r\n]+")
+_PARTS: Final = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]|\x1b[78]|[\r\n]|[^\x1b\r\n]+")
 
 
 def screen(output: str, width: int) -> tuple[list[str], int, int]:
     """The lines that a terminal of this width shows, also those that left it at the top, and its cursor: row, column.
 
-    It knows what the commands of Holdfast write: text, ends of lines, colours, the erasing of all that is below the
-    cursor, and a cursor that is kept and put back. Raises AssertionError for anything more. After a resize the output
-    counts as if it had come at the new width: so do terminals that wrap their lines again.
+    Known is what the commands of Holdfast write: text, ends of lines, colours, the erasing of a line and of all
+    that is below the cursor, and a cursor that is hidden, or kept and put back. More raises an AssertionError.
+    After a resize the output counts as if it had come at the new width: so do terminals that wrap their lines again.
     """
     rows, row, column, kept = [""], 0, 0, (0, 0)
     for part in _PARTS.findall(output):
@@ -39,6 +39,10 @@ def screen(output: str, width: int) -> tuple[list[str], int, int]:
             case "\x1b[J":
                 del rows[row + 1 :]
                 rows[row] = rows[row][:column]
+            case "\x1b[2K":
+                rows[row] = ""
+            case "\x1b[?25l" | "\x1b[?25h":
+                pass
             case _ if part.startswith("\x1b["):
                 assert part.endswith("m"), f"unknown: {part!r}"
             case _:

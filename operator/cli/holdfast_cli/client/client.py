@@ -33,8 +33,8 @@ class Client:
     service account of a pod. `endpoint`: the address under which the S3 server of checkpoints is reached from here, if
     that is not the one of the pods.
 
-    All calls block, nothing is printed, and each call can be made from any thread and in a notebook. What a call cannot
-    do it raises as a `HoldfastError`.
+    All calls block, nothing is printed but the bar of `Job.wait`, and each call can be made from any thread and in a
+    notebook. What a call cannot do it raises as a `HoldfastError`.
     """
 
     def __init__(

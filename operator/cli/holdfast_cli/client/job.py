@@ -13,6 +13,7 @@ from holdfast.api.job import TrainingJobSpec
 from holdfast.api.objects import TrainingJob
 from holdfast.api.status import TrainingJobStatus
 from holdfast.runtime.apiserver.client import Client
+from holdfast_cli.client.bar import progress_bar
 from holdfast_cli.client.calling import call, call_blocking, stream
 from holdfast_cli.client.card import card, failed
 from holdfast_cli.client.checkpoint import Checkpoint, usable
@@ -75,19 +76,23 @@ class Job:
         """What Holdfast says of the job, such as `phase` and `progress.step`; read again at each access."""
         return self._read().status
 
-    def wait(self, until: Until = "Completed", timeout: float | None = None) -> TrainingJobStatus:
+    def wait(
+        self, until: Until = "Completed", timeout: float | None = None, progress: bool | None = None
+    ) -> TrainingJobStatus:
         """Wait for a phase, for one of several, or until a function of the status returns true. Returns the status.
 
         Raises `JobFailedError` if the job fails, or is over and cannot get there any more; `JobGoneError` if it is
         deleted; `WaitTimeoutError` after `timeout` seconds, None waits for ever. Each names the phase and its reason.
+        `progress` shows a bar on standard error; None shows it on a terminal, and in a notebook with ipywidgets.
         """
         goal = Goal(until)
 
         async def work() -> TrainingJobStatus:
             async with connect(self._target) as client:
-                return await wait_for(client, self._where, self._uid, goal, timeout)
+                return await wait_for(client, self._where, self._uid, goal, timeout, show=show)
 
-        return call(work)
+        with progress_bar(progress) as show:
+            return call(work)
 
     def logs(
         self, follow: bool = False, rank: int | str = 0, attempt: int | None = None, say: Say | None = None

@@ -68,8 +68,12 @@ def why(job: TrainingJob) -> str:
     return ": ".join(filter(None, (status.reason, words))) or "no reason is given"
 
 
-async def wait_for(client: Client, where: Where, uid: str, goal: Goal, seconds: float | None) -> TrainingJobStatus:
-    """Watch the job until the goal is met. JobFailedError, JobGoneError, WaitTimeoutError; ApiError."""
+async def wait_for(
+    client: Client, where: Where, uid: str, goal: Goal, seconds: float | None, *, show: Callable[[TrainingJob], None]
+) -> TrainingJobStatus:
+    """Watch the job until the goal is met, and `show` each change. JobFailedError, JobGoneError, WaitTimeoutError;
+    ApiError.
+    """
     name, namespace, pulse = where.place, where.namespace, asyncio.Event()
     seen: TrainingJob | None = None
     jobs = LiveList(client, job_api.jobs_path(namespace), {"fieldSelector": f"metadata.name={name}"}, pulse.set)
@@ -86,6 +90,7 @@ async def wait_for(client: Client, where: Where, uid: str, goal: Goal, seconds: 
                     last = f"; it was {state(seen)}" if seen else ""
                     raise JobGoneError(f"{namespace}/{name} was deleted{last}")
                 seen = TrainingJob.parse(raw)
+                show(seen)
                 if (found := goal.judge(seen)) is not None:
                     return found
                 with suppress(TimeoutError):
