@@ -108,16 +108,23 @@ class Terminal:
             self._output += data
 
 
+_OF_TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "TERM")
+
+
 @contextmanager
 def on_terminal(
-    command: Sequence[str], environment: Mapping[str, str], width: int = 100
+    command: Sequence[str], environment: Mapping[str, str], width: int = 100, **variables: str
 ) -> Iterator[tuple[Terminal, "subprocess.Popen[bytes]"]]:
-    """Run the command on a terminal of its own; its process is ended with the block."""
+    """Run the command on a terminal of its own; its process is ended with the block.
+
+    `variables`: what says how it looks, such as TERM. What the environment says of it is of another terminal.
+    """
     terminal = Terminal(width)
+    own = {name: value for name, value in environment.items() if name not in _OF_TERMINAL}
     process = subprocess.Popen(
         ["setsid", "--ctty", *command],  # the terminal is its own, so that Ctrl-C reaches it
         stdin=terminal.slave, stdout=terminal.slave, stderr=terminal.slave,
-        env={**environment, "TERM": environment.get("TERM", "xterm-256color")},
+        env={**own, "TERM": "xterm-256color", **variables},
     )  # fmt: skip
     try:
         yield terminal, process

@@ -74,9 +74,24 @@ def _copy_object(source: Storage, target: Storage, key: str) -> None:
             raise _missing(source, key) from error
 
 
+def size_of(storage: Storage, sha256: str) -> int:
+    """Bytes of the archive of the folder with this hash. CodeMissingError if the storage has it not, StorageErrors."""
+    key = key_of(sha256)
+    size = storage.size(key)
+    if size is None:
+        raise _missing(storage, key)
+    return size
+
+
+def size_of_dependencies(storage: Storage, sha256: str) -> int:
+    """Bytes of the archives of the packages in the list with this hash. CodeMissingError if one of them is missing."""
+    return sum(size_of(storage, package.sha256) for package in _decoded(_read_list(storage, sha256)).packages)
+
+
 def fetch(storage: Storage, sha256: str, folder: Path, *, is_writable: bool = False) -> None:
     """Put the folder with this hash into `folder`; see `unpack`. CodeMissingError if the storage has it not."""
-    unpack(_opened(storage, _found(storage, [sha256])), folder, is_writable=is_writable)
+    size = size_of(storage, sha256)
+    unpack(_opened(storage, [(sha256, size)]), folder, is_writable=is_writable)
 
 
 def fetch_dependencies(storage: Storage, sha256: str, folder: Path) -> Dependencies:
@@ -86,7 +101,7 @@ def fetch_dependencies(storage: Storage, sha256: str, folder: Path) -> Dependenc
     """
     content = _read_list(storage, sha256)
     found = _decoded(content)
-    archives = _found(storage, (package.sha256 for package in found.packages))
+    archives = [(package.sha256, size_of(storage, package.sha256)) for package in found.packages]
     unpack(_opened(storage, archives), folder, limit=OF_DEPENDENCIES)
     (folder / LIST_FILE).write_bytes(content)
     return found
@@ -115,17 +130,6 @@ def _opened(storage: Storage, sizes: Iterable[tuple[str, int]]) -> Iterator[tupl
     for sha256, size in sizes:
         with io.BufferedReader(_Object(storage, key_of(sha256), size), BLOCK) as opened:
             yield opened, sha256
-
-
-def _found(storage: Storage, hashes: Iterable[str]) -> list[tuple[str, int]]:
-    """The hashes with the sizes of their archives. CodeMissingError if the storage has not all of them."""
-    found = []
-    for sha256 in hashes:
-        size = storage.size(key_of(sha256))
-        if size is None:
-            raise _missing(storage, key_of(sha256))
-        found.append((sha256, size))
-    return found
 
 
 def _missing(storage: Storage, key: str) -> CodeMissingError:

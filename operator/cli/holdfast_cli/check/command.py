@@ -17,6 +17,7 @@ from holdfast_cli.check.findings import Report, show, to_objects
 from holdfast_cli.check.manifests import AlsoFiles, EmptyError, Files, ManifestError, manifest_files, read
 from holdfast_cli.check.memory_room import State, check_memory
 from holdfast_cli.check.preflight import Manifest, Preflight
+from holdfast_cli.check.stored_code import check_code
 from holdfast_cli.check.variable_references import check_references
 from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.cluster.options import Kubeconfig, Namespace
@@ -64,9 +65,10 @@ def check(
 ) -> None:
     """Check what applying FILE would do.
 
-    Says what is refused and why, which tiers match no node, which objects are missing, and if a save fits into the
-    memory. With --memory, also which batches fit into the accelerators. Nothing is changed. All files are one set: a
-    job finds a profile or a Secret of another file. The exit code is 1 if anything would be refused.
+    Says what is refused and why, which tiers match no node, which objects are missing, if the storage has the files
+    of trainer.code, and if a save fits into the memory. With --memory, also which batches fit into the accelerators.
+    Nothing is changed. All files are one set: a job finds a profile or a Secret of another file. The exit code is 1 if
+    anything would be refused.
 
     \b
     Examples:
@@ -180,10 +182,14 @@ async def _ask(
     """Add what the cluster answers."""
     try:
         async with connect(target) as client:
-            preflight = Preflight(client, target.resolved_namespace(), manifests, state, needs)
+            namespace = target.resolved_namespace()
+            preflight = Preflight(client, namespace, manifests, state, needs)
             for manifest, report in zip(manifests, reports, strict=True):
                 if report.checked and not report.refused:
                     await preflight.check(manifest, report)
+                    if manifest["kind"] == JOB_KIND:
+                        placed = {**manifest, "metadata": {"namespace": namespace, **manifest["metadata"]}}
+                        await check_code(client, TrainingJob.parse(named(placed)), report)
     except CliError as error:
         if error.exit_code is ExitCode.NO_ANSWER:
             error.hint = "holdfast check --offline needs no cluster"

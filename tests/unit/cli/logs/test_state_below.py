@@ -59,7 +59,7 @@ def api() -> Iterator[LivingApi]:
 
 @pytest.fixture
 def environment(api: LivingApi, tmp_path: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in ("KUBERNETES_SERVICE_HOST", "NO_COLOR")}
+    kept = {name: value for name, value in os.environ.items() if name != "KUBERNETES_SERVICE_HOST"}
     return {**kept, "KUBECONFIG": str(api.kubeconfig(tmp_path / "config"))}
 
 
@@ -141,7 +141,7 @@ def test_elsewhere_there_is_no_line(api: LivingApi, environment: dict[str, str],
         assert both.endswith(b"first\n")
         assert b"Completed" not in both
         return
-    with on_terminal(command, {**environment, "TERM": "dumb" if where == "dumb" else "xterm"}) as (terminal, process):
+    with on_terminal(command, environment, TERM="dumb" if where == "dumb" else "xterm") as (terminal, process):
         assert process.wait(60) == ExitCode.OK
         terminal.shows("--- attempt 3")
         assert "Completed" not in terminal.output
@@ -150,6 +150,6 @@ def test_elsewhere_there_is_no_line(api: LivingApi, environment: dict[str, str],
 
 # Breaks if somebody who asked for no colours gets some.
 def test_no_color(api: LivingApi, environment: dict[str, str]) -> None:
-    with on_terminal(COMMAND, {**environment, "NO_COLOR": "1"}) as (terminal, _):
+    with on_terminal(COMMAND, environment, NO_COLOR="1") as (terminal, _):
         terminal.shows(STATE)
         assert "\x1b[32m" not in terminal.output
