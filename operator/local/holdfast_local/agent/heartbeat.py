@@ -205,6 +205,8 @@ class Heartbeat:
                 {"type": "Hostname", "address": self._spec.name},
             ],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self._facts.kubelet_port}},
+            # For kubectl exec and holdfast exec: the API server passes their WebSockets on, and translates none.
+            "declaredFeatures": ["ExtendWebSocketsToKubelet"],
             "nodeInfo": {
                 "machineID": uuid.uuid5(uuid.NAMESPACE_DNS, self._spec.name).hex,
                 "systemUUID": str(uuid.uuid5(uuid.NAMESPACE_DNS, self._spec.name)),

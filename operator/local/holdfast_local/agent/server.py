@@ -1,4 +1,4 @@
-"""The kubelet port: container logs, and ports of pods, for the API server.
+"""The kubelet port: container logs, ports of pods, and commands in containers, for the API server.
 
 It must show a certificate of the cluster's CA.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from holdfast_local.agent import ports
+from holdfast_local.agent import commands, ports
 from holdfast_local.agent.config import AgentConfig
 from holdfast_local.agent.container import logs
 from holdfast_local.agent.container.container import Container
@@ -24,7 +24,7 @@ Find = Callable[[str, str], PodWorker | None]
 
 
 class LogServer:
-    """HTTPS on the address of each node: /containerLogs/... and /portForward/..., as a kubelet serves them."""
+    """HTTPS on the address of each node: /containerLogs/..., /portForward/... and /exec/..., as of a kubelet."""
 
     def __init__(self, config: AgentConfig, find: Find) -> None:
         self._config = config
@@ -34,6 +34,7 @@ class LogServer:
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         app.router.add_get("/portForward/{namespace}/{pod}", self._forward)
         app.router.add_get("/portForward/{namespace}/{pod}/{uid}", self._forward)
+        app.router.add_get("/exec/{namespace}/{pod}/{container}", self._exec)
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.5)
 
     async def start(self, isolated: Iterable[Network]) -> int:
@@ -85,6 +86,14 @@ class LogServer:
         if worker is None:
             raise web.HTTPNotFound(text="the pod does not exist on a node that answers")
         return await ports.forward(request, tuple(filter(None, (worker.address, "127.0.0.1"))))
+
+    async def _exec(self, request: web.Request) -> web.WebSocketResponse:
+        worker = self._find(request.match_info["namespace"], request.match_info["pod"])
+        found = worker.containers if worker is not None else []
+        container = next((one for one in found if one.state.name == request.match_info["container"]), None)
+        if container is None:
+            raise web.HTTPNotFound(text="the container does not exist on a node that answers")
+        return await commands.run(request, container)
 
 
 class _Options:

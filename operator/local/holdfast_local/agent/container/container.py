@@ -16,7 +16,7 @@ from holdfast_local.agent.container import env, images, logs, procfs
 from holdfast_local.agent.container.downward import PodFacts
 from holdfast_local.agent.container.network import Network
 from holdfast_local.agent.container.probes import Prober
-from holdfast_local.agent.container.process import ContainerProcess, Reaper, agent_mark
+from holdfast_local.agent.container.process import ContainerProcess, Reaper, Streams, agent_mark
 from holdfast_local.agent.container.rewrite import PathMap
 from holdfast_local.agent.container.volumes import Volumes
 from holdfast_local.agent.errors import AgentError, ApiError, ApiUnreachableError
@@ -81,6 +81,7 @@ class _Launch:
     argv: list[str]
     env: dict[str, str]
     cwd: str
+    paths: PathMap
 
 
 class Container:
@@ -94,6 +95,7 @@ class Container:
         self._sandbox = sandbox
         self._config = sandbox.machine.config
         self._id = ""
+        self._launched: _Launch | None = None
 
     @property
     def log_path(self) -> Path:
@@ -151,12 +153,29 @@ class Container:
                 probing.cancel()
         return self._ended(code, started)
 
+    def enter(self, command: list[str], streams: Streams) -> asyncio.Future[int]:
+        """Start a command beside the program, as the program was started; its exit code.
+
+        Raises AgentError, in the words of a container runtime, if no program runs or the command cannot be started.
+        """
+        launch, process = self._launched, self.process
+        if launch is None or process is None or not process.running:
+            raise AgentError(f"container {self.state.name} is not running")
+        argv = [launch.paths.rewrite(text) for text in command]
+        terminal = {"TERM": "xterm"} if streams.terminal else {}
+        try:
+            with self._sandbox.machine.network.entered():
+                return process.enter(argv, terminal | launch.env, launch.cwd, streams)
+        except (OSError, ValueError) as err:
+            raise AgentError(f"unable to start container process: {_why_not(argv[0], err)}") from err
+
     def _start(self, launch: _Launch, process: ContainerProcess) -> None:
         if not launch.argv:
             raise AgentError("no command specified: this image of the local cluster has none, give command or args")
         output = self._open_log().feed
         with self._sandbox.machine.network.entered():
             process.start(launch.argv, launch.env, launch.cwd, output)
+        self._launched = launch
 
     async def _image(self) -> ImageSpec | None:
         name = str(self.state.spec.get("image", ""))
@@ -210,7 +229,7 @@ class Container:
         argv = [*(program or image.entrypoint), *arguments]
         account = mounts.get(ACCOUNT_PATH)
         ours = self._base_env(image) | ({ACCOUNT_VARIABLE: account} if account else {})
-        return _Launch(argv, ours | values, self._cwd(paths))
+        return _Launch(argv, ours | values, self._cwd(paths), paths)
 
     def _base_env(self, image: ImageSpec) -> dict[str, str]:
         home = self._sandbox.folder / "home"
@@ -258,16 +277,7 @@ class Container:
         return Prober(probe, (machine.reaper, machine.network), address, ports, (environment, launch.cwd))
 
     def _cannot_start(self, launch: _Launch, err: Exception) -> Terminated:
-        program = launch.argv[0] if launch.argv else ""
-        why = str(err)
-        if isinstance(err, FileNotFoundError):
-            why = f'exec: "{program}": ' + (
-                "stat " + program + ": no such file or directory"
-                if "/" in program
-                else "executable file not found in $PATH"
-            )
-        elif isinstance(err, PermissionError):
-            why = f'exec: "{program}": permission denied'
+        why = _why_not(launch.argv[0] if launch.argv else "", err)
         message = f"failed to create containerd task: runc create failed: unable to start container process: {why}"
         self._sandbox.event("Failed", f"Error: {message}")
         if self.log is not None:
@@ -312,6 +322,14 @@ class Container:
         if self.state.state != state:
             self.state.state = state
             self._sandbox.changed()
+
+
+def _why_not(program: str, err: Exception) -> str:
+    """Why a program cannot be started, in the words of a container runtime."""
+    if isinstance(err, FileNotFoundError):
+        missing = f"stat {program}: no such file or directory"
+        return f'exec: "{program}": {missing if "/" in program else "executable file not found in $PATH"}'
+    return f'exec: "{program}": permission denied' if isinstance(err, PermissionError) else str(err)
 
 
 def _memory_limit(spec: Object) -> int | None:

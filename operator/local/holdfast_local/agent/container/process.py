@@ -10,13 +10,16 @@ PID 1 is an ordinary process here, so SIGTERM without a handler ends it. In a re
 import asyncio
 import contextlib
 import ctypes
+import fcntl
 import hashlib
 import logging
 import os
 import signal
 import subprocess
+import termios
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from holdfast_local.agent.container import procfs
 
@@ -30,6 +33,19 @@ log = logging.getLogger(__name__)
 def agent_mark(root: Path) -> str:
     """What every container mark of the agent of this folder begins with."""
     return hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:12]
+
+
+class Streams(NamedTuple):
+    """File descriptors for a process. `terminal`: they are a terminal, which becomes that of its session."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+    terminal: bool = False
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 class Reaper:
@@ -55,21 +71,24 @@ class Reaper:
         return set(self._waiting)
 
     def start(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, output: int
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, output: int, streams: Streams | None = None
     ) -> tuple[int, asyncio.Future[int]]:
         """Start a process in a session of its own; its exit code comes in the future, 128 + n for signal n.
 
-        Raises OSError where the program cannot be started.
+        Both kinds of output go to `output`, and it has no input, unless it has `streams`. Raises OSError where the
+        program cannot be started.
         """
+        streams = streams or Streams(subprocess.DEVNULL, output, output)
         process = subprocess.Popen(
             list(argv),
             env=dict(env),
             cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
+            stdin=streams.stdin,
+            stdout=streams.stdout,
+            stderr=streams.stderr,
             start_new_session=True,
             close_fds=True,
+            preexec_fn=_take_terminal if streams.terminal else None,  # noqa: PLW1509 - it only makes a system call
         )
         # The signal handler runs in this thread, so the PID has not been waited for yet. Popen must not do so either.
         process.returncode = 0
@@ -100,6 +119,7 @@ class ContainerProcess:
         self.out_of_memory = False
         self._reaper = reaper
         self._ended: asyncio.Future[int] | None = None
+        self._guests = set[int]()
         self._gone = False
 
     def start(self, argv: Sequence[str], env: Mapping[str, str], cwd: str, on_output: Callable[[bytes], None]) -> None:
@@ -116,6 +136,16 @@ class ContainerProcess:
         loop = asyncio.get_running_loop()
         self._drained = loop.create_future()
         loop.add_reader(reading, self._read, reading, on_output)
+
+    def enter(self, argv: Sequence[str], env: Mapping[str, str], cwd: str, streams: Streams) -> asyncio.Future[int]:
+        """Start one more process beside PID 1; its exit code. It is killed when PID 1 has ended.
+
+        Raises OSError where it cannot be started.
+        """
+        pid, ended = self._reaper.start(argv, {**env, procfs.MARK: self.mark}, cwd, streams.stdout, streams)
+        self._guests.add(pid)
+        ended.add_done_callback(lambda _: self._guests.discard(pid))
+        return ended
 
     def _read(self, fd: int, on_output: Callable[[bytes], None]) -> None:
         try:
@@ -159,7 +189,7 @@ class ContainerProcess:
         me, known = os.getpid(), self._reaper.known()
         roots = {pid for pid in processes.sessions.get(self.pid, []) if pid != self.pid or self.running}
         orphans = (pid for pid in processes.children.get(me, []) if pid not in known)
-        roots |= {pid for pid in orphans if procfs.mark(pid) == self.mark}
+        roots |= {pid for pid in orphans if procfs.mark(pid) == self.mark} | self._guests
         return procfs.with_descendants(roots, processes)
 
     async def kill_tree(self) -> None:
