@@ -27,7 +27,7 @@ async def pump(
     Raises ApiError if the API server or the node refuses.
     """
     path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/portforward"
-    async with client.websocket(path, {"ports": port}, PROTOCOL) as socket:
+    async with client.websocket(path, {"ports": port}, (PROTOCOL,)) as socket:
         up = asyncio.create_task(_up(socket, reader))
         try:
             return await _down(socket, writer)

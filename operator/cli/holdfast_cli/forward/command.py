@@ -10,12 +10,11 @@ from rich.console import Console
 from holdfast.core.observe.pods import PodView
 from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
-from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.connect import Target, connect, explain
 from holdfast_cli.cluster.options import Job, Kubeconfig, Namespace
-from holdfast_cli.errors import CliError, ExitCode
+from holdfast_cli.errors import CliError
 from holdfast_cli.forward.channel import pump
-from holdfast_cli.jobs.live_job import LiveJob
+from holdfast_cli.jobs.live_job import LiveJob, find_live
 from holdfast_cli.terminal.console import console, error_console
 from holdfast_cli.terminal.interruptible import interruptible
 
@@ -52,12 +51,7 @@ def open_port(
 
     async def run() -> None:
         async with connect(target) as client:
-            found = await job_api.get_job(client, target.resolved_namespace(), job)
-            if found.status.is_over:
-                raise CliError(f"{job} is over ({found.status.phase}): no program of it has a port")
-            if rank >= found.most_nodes:
-                raise CliError(f"--rank {rank}: {job} has {found.most_nodes} nodes", code=ExitCode.USAGE)
-            live = LiveJob(client, found)
+            live = await find_live(client, target.resolved_namespace(), job, rank)
             async with live.running():
                 await _serve(Doorway(client, live, rank, number), local, console())
 
@@ -79,11 +73,7 @@ class Doorway:
     @property
     def pod(self) -> PodView | None:
         """The newest pod of the rank whose program runs."""
-        running = [pod for pod in self.live.pods if pod.rank == self._rank and pod.trainer and pod.trainer.running]
-        current = self.live.job.status.current
-        # While a successor waits at the fence, the program of the current attempt is the one that trains.
-        mine = [pod for pod in running if current is None or pod.attempt <= current.number]
-        return max(mine, key=lambda pod: pod.attempt, default=None)
+        return self.live.training_pod(self._rank)
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry one connection. Trouble ends this connection, is said once, and ends no other one."""

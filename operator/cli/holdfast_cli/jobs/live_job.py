@@ -11,7 +11,28 @@ from holdfast.core.observe.pods import PodView
 from holdfast.runtime.apiserver.client import Client
 from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.live_list import LiveList
+from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.jobs.members import parse_pods
+
+
+async def find_live(client: Client, namespace: str, name: str, rank: int) -> "LiveJob":
+    """The job, for a command that works in the pod of one rank.
+
+    Raises CliError if the job is over or has no such rank, ApiError.
+    """
+    found = await job_api.get_job(client, namespace, name)
+    if found.status.is_over:
+        raise CliError(f"{name} is over ({found.status.phase}): no program of it runs")
+    if rank >= found.most_nodes:
+        raise CliError(f"--rank {rank}: {name} has {found.most_nodes} nodes", code=ExitCode.USAGE)
+    return LiveJob(client, found)
+
+
+def waiting_words(job: TrainingJob) -> str:
+    """Why no program of the job runs now."""
+    status, name = job.status, job.metadata.name
+    why = status.next or (status.decision.message if status.decision else "no operator has seen it yet")
+    return f"{name} is {status.phase or 'new'}: {why}"
 
 
 class LiveJob:
@@ -55,6 +76,14 @@ class LiveJob:
     def pod(self, uid: str) -> PodView | None:
         """The pod with this UID as it is now; None if it is gone."""
         return next((pod for pod in self.pods if pod.uid == uid), None)
+
+    def training_pod(self, rank: int) -> PodView | None:
+        """The newest pod of the rank whose program runs."""
+        running = [pod for pod in self.pods if pod.rank == rank and pod.trainer and pod.trainer.running]
+        current = self.job.status.current
+        # While a successor waits at the fence, the program of the current attempt is the one that trains.
+        mine = [pod for pod in running if current is None or pod.attempt <= current.number]
+        return max(mine, key=lambda pod: pod.attempt, default=None)
 
     def _changed(self) -> None:
         found: list[dict[str, Any]] = [raw for raw in self._jobs.objects if raw["metadata"]["uid"] == self._uid]

@@ -9,12 +9,12 @@ from typing import Final
 from holdfast.api.status import Phase
 from holdfast.runtime.errors import ApiError
 from holdfast_cli.errors import CliError, ExitCode
-from holdfast_cli.jobs.live_job import LiveJob
+from holdfast_cli.jobs.live_job import LiveJob, waiting_words
 from holdfast_cli.logs.chosen import Choice, pods_of
 from holdfast_cli.logs.entries import Entry
 from holdfast_cli.logs.pod_log import PodLog
 from holdfast_cli.logs.reading import REFUSED, Rank
-from holdfast_cli.logs.sink import Sink, waiting_words
+from holdfast_cli.logs.sink import Sink
 
 PAUSE: Final = 0.1  # seconds until a stream that ended is opened again; doubled while nothing comes
 LONGEST_PAUSE: Final = 5.0

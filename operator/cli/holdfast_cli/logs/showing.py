@@ -7,13 +7,13 @@ from holdfast.core.observe.pods import PodView
 from holdfast.runtime.apiserver.client import Client
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.jobs import members
-from holdfast_cli.jobs.live_job import LiveJob
+from holdfast_cli.jobs.live_job import LiveJob, waiting_words
 from holdfast_cli.logs import chosen
 from holdfast_cli.logs.chosen import Choice
 from holdfast_cli.logs.entries import merged
 from holdfast_cli.logs.following import Follower
 from holdfast_cli.logs.reading import Rank, ends
-from holdfast_cli.logs.sink import Sink, waiting_words
+from holdfast_cli.logs.sink import Sink
 
 
 async def show_logs(client: Client, job: TrainingJob, choice: Choice, screen: Sink, *, follow: bool) -> ExitCode:

@@ -24,10 +24,3 @@ class Sink(Protocol):
 
     def say(self, text: str) -> None:
         """Take words about the log."""
-
-
-def waiting_words(job: TrainingJob) -> str:
-    """Why no program of the job writes now."""
-    status, name = job.status, job.metadata.name
-    why = status.next or (status.decision.message if status.decision else "no operator has seen it yet")
-    return f"{name} is {status.phase or 'new'}: {why}"

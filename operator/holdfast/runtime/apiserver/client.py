@@ -7,7 +7,7 @@ layer, but not its generated classes and models: decoding them takes twenty time
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from time import monotonic
@@ -37,6 +37,7 @@ WATCH_SECONDS = 300
 Observer = Callable[[str, str, int, float], None]  # verb, resource, HTTP status (0: no answer), seconds
 Body = Mapping[str, Any] | list[Any]
 
+_REFUSED = (401, 403, 404)
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
@@ -302,22 +303,27 @@ class Client:
 
     @asynccontextmanager
     async def websocket(
-        self, path: str, params: Mapping[str, str | int], protocol: str
+        self, path: str, params: Mapping[str, str | int | Sequence[str]], protocols: Sequence[str]
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """An open WebSocket, closed at the end of the block. Raises ApiError if it cannot be opened."""
-        url = f"{self._configuration.host}{path}?{urlencode(params)}"
+        """An open WebSocket with one of the protocols, closed at the end of the block.
+
+        A parameter may have several values. Raises ApiError if it cannot be opened.
+        """
+        url = f"{path}?{urlencode(params, doseq=True)}"
         if self._rest.pool_manager is None:
             self._rest.pool_manager = self._rest._create_pool_manager()
         try:
             socket = await self._rest.pool_manager.ws_connect(
-                url,
-                protocols=(protocol,),
+                f"{self._configuration.host}{url}",
+                protocols=protocols,
                 headers=await self._headers("application/json"),
                 proxy=self._configuration.proxy,
                 max_msg_size=0,
                 autoclose=True,
             )
         except aiohttp.WSServerHandshakeError as error:
+            if error.status in _REFUSED:
+                await self.request("GET", url)  # aiohttp drops the words of a refusal: this one has the same
             raise ApiError(error.status, "Refused", f"GET {path}: {error.message}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ApiError(0, "Unreachable", f"GET {path}: {type(error).__name__} {error}".rstrip()) from error
