@@ -44,6 +44,10 @@ COMMANDS: Final[dict[str, Place | Plugin]] = {
         "holdfast_cli.evidence:evidence",
         "Show what the ranks of a training that hung were doing.",
     ),
+    "exec": Place(
+        "holdfast_cli.exec.command:execute",
+        "Run a command, or a shell, in the pod in which a job runs.",
+    ),
     "logs": Place(
         "holdfast_cli.logs.command:logs",
         "Show what the program of a job wrote, over all attempts.",

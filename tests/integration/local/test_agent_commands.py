@@ -43,9 +43,12 @@ def test_a_command_ends_with_its_container(cluster: Cluster, namespace: str) -> 
     line = [str(cluster.bin / "kubectl"), "--kubeconfig", str(cluster.admin_kubeconfig), "exec", "-n", namespace]
     line += ["a", "--", "sh", "-c", "echo $$; sleep 1000"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
-        assert running.stdout is not None
-        pid = int(running.stdout.readline())
-        assert alive(pid)
-        delete(cluster, "pod/a", namespace)
-        assert running.wait(60) != 0
+        try:
+            assert running.stdout is not None
+            pid = int(running.stdout.readline())
+            assert alive(pid)
+            delete(cluster, "pod/a", namespace)
+            assert running.wait(60) != 0
+        finally:
+            running.kill()
     wait_for(lambda: not alive(pid), 10, "the end of the command")
