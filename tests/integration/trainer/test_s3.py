@@ -213,3 +213,13 @@ def test_a_connection_is_used_again_only_after_a_whole_answer(wanted: int) -> No
     with contextlib.closing(Body(Answer(b"0123456789"))) as body:
         assert body.fill(memoryview(bytearray(wanted))) == 10
     assert done == (["used again"] if wanted == 10 else ["closed"])
+
+
+# Breaks if a copy inside the server is another object, or if one that is not possible is not told.
+def test_a_copy_inside_the_server(storage: S3Storage, s3: S3Server) -> None:
+    storage.put("code/a", b"content")
+    other = store(s3, f"test/{uuid.uuid4().hex}")
+    assert other.copy_from(storage.uri, "code/a")
+    assert other.get("code/a") == b"content"
+    assert not other.copy_from(storage.uri, "code/b")
+    assert not other.copy_from("s3://no-such-bucket/x", "code/a")

@@ -110,6 +110,10 @@ class MemoryStorage:
             view[:] = found
             start += len(view)
 
+    def copy_from(self, uri: str, key: str) -> bool:
+        self.before("copy_from", key)
+        return False
+
     def get(self, key: str) -> bytes:
         self.before("get", key)
         if key not in self.content:

@@ -45,6 +45,9 @@ class Storage(Protocol):
         second.
         """
 
+    def copy_from(self, uri: str, key: str) -> bool:
+        """Copy `key` of the storage at `uri`, without reading it here. False if this server has it not, or refuses."""
+
     def get(self, key: str) -> bytes:
         """The bytes of `key`. KeyMissingError if `key` does not exist."""
 

@@ -82,6 +82,15 @@ class FolderStorage:
             self._write(target.parent, data, rate).replace(target)
             sync_folder(target.parent)
 
+    def copy_from(self, uri: str, key: str) -> bool:
+        """As Storage."""
+        source = Path(uri.removeprefix("file://")) / key
+        if not source.is_file():
+            return False
+        with self._errors(key):
+            self.write(key, memoryview(source.read_bytes()))
+        return True
+
     def get(self, key: str) -> bytes:
         """As Storage."""
         with self._errors(key):

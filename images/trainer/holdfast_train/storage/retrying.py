@@ -143,6 +143,10 @@ class RetryingStorage:
         """As Storage. Each attempt sends all of `data`."""
         self._call(lambda: self._storage.write(key, data, sums=sums, rate=rate))
 
+    def copy_from(self, uri: str, key: str) -> bool:
+        """As Storage."""
+        return self._call(lambda: self._storage.copy_from(uri, key))
+
     def get(self, key: str) -> bytes:
         """As Storage."""
         return self._call(lambda: self._storage.get(key))

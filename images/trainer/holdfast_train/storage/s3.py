@@ -28,7 +28,7 @@ from holdfast_train.errors import (
     StorageUnreachableError,
 )
 from holdfast_train.say import say
-from holdfast_train.storage.base import Entry
+from holdfast_train.storage.base import Entry, join_uri
 from holdfast_train.storage.rate_limit import RateLimit
 from holdfast_train.storage.s3_download import Body
 from holdfast_train.storage.s3_keys import KeyFiles, session_of_given_keys, session_of_identity
@@ -215,6 +215,18 @@ class S3Storage:
     def write(self, key: str, data: memoryview, *, sums: Sequence[str] = (), rate: RateLimit | None = None) -> None:
         """As Storage. The store checks each part and the whole object, and refuses damaged bytes."""
         self._uploader().write(key, self._target(key), data, sums, rate)
+
+    def copy_from(self, uri: str, key: str) -> bool:
+        """As Storage. With the same keys, on the same server."""
+        bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+        source = {"Bucket": bucket, "Key": join_uri(prefix, key)}
+        try:
+            self._call(key, lambda: self._client.copy_object(**self._target(key), CopySource=source))
+        except StorageUnreachableError:
+            raise
+        except StorageError:
+            return False
+        return True
 
     def get(self, key: str) -> bytes:
         """As Storage."""

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from holdfast_cli.dependencies.locked import OF_IMAGE, PLATFORM, Target, canonic
 from holdfast_cli.dependencies.unpacked import Unpacked, unpack
 from holdfast_cli.errors import CliError
 from holdfast_train.code import store
-from holdfast_train.code.tree import OF_DEPENDENCIES
+from holdfast_train.code.tree import OF_DEPENDENCIES, tree_hash
 from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.storage.base import Storage
 
@@ -69,20 +70,33 @@ def _some(texts: Iterable[str]) -> str:
 
 
 def send(storage: Storage, unpacked: Unpacked, err: Console) -> int:
-    """Upload what the storage does not have. The bytes that were uploaded. CodeErrors, StorageErrors."""
+    """Upload what the storage does not have. The bytes that were uploaded. CodeErrors, StorageErrors.
+
+    A package that this person has sent for another job is copied inside the server.
+    """
     key = store.list_key_of(unpacked.sha256)
     if storage.size(key) is not None:
         return 0
-    entries = unpacked.entries()
+    entries, sent_to = unpacked.entries(), cache_dir() / "dependencies" / "sent"
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True))
     sent = 0
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("sending packages", total=sum(package.size for package in unpacked.listed.packages))
         for files in entries.values():
-            before = bar.tasks[0].completed
-            sent += store.send(
-                storage, unpacked.root, files, lambda size: bar.advance(task, size), limit=OF_DEPENDENCIES
-            )
+            before, note = bar.tasks[0].completed, sent_to / tree_hash(files)
+            if not _copy(storage, note):
+                sent += store.send(
+                    storage, unpacked.root, files, lambda size: bar.advance(task, size), limit=OF_DEPENDENCIES
+                )
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.write_text(storage.uri)
             bar.update(task, completed=before + sum(entry.size for entry in files))
     storage.write(key, memoryview(unpacked.content))  # last: what it names is there
     return sent + len(unpacked.content)
+
+
+def _copy(storage: Storage, note: Path) -> bool:
+    """Copy the package from where the note says that it was sent. False if that is not possible."""
+    with suppress(FileNotFoundError):
+        return storage.copy_from(note.read_text(), store.key_of(note.name))
+    return False

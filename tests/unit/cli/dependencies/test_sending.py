@@ -133,6 +133,21 @@ def test_from_here_into_a_pod(index: Path, root: Path, tmp_path: Path) -> None:
     assert len(set(storage.keys("code/")) - keys) == 2, "the package that changed, and the list"
 
 
+# Breaks if each job of a person uploads the same packages, or if a note of what is gone is believed.
+def test_another_job_of_the_same_person(index: Path, root: Path, tmp_path: Path) -> None:
+    first, second, third = (FolderStorage(str(tmp_path / f"store/{name}")) for name in ("one", "two", "three"))
+    found, _ = prepared(root)
+    (tmp_path / "store").mkdir()
+    quiet = Console(file=io.StringIO())
+    assert send(first, found, quiet) > len(found.content)
+    assert send(second, found, quiet) == len(found.content), "only the list"
+    second.delete([key_of(found.listed.packages[0].sha256)])
+    assert send(third, found, quiet) > len(found.content)
+    for storage in (first, third):
+        (tmp_path / "pod").mkdir(exist_ok=True)
+        fetch_dependencies(storage, found.sha256, tmp_path / "pod")
+
+
 # Breaks if a pod starts with half of its packages, or with others than the job names.
 def test_what_is_not_whole(index: Path, root: Path, tmp_path: Path) -> None:
     storage, pod = FolderStorage(str(tmp_path / "store")), tmp_path / "pod"
