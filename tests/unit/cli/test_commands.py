@@ -258,6 +258,7 @@ def test_watch_shows_jobs_of_the_chosen_phases_alone(api: FakeApi) -> None:
     assert [line.split()[0] for line in shown.splitlines()[2:] if line] == ["b", "c"]
     assert holdfast("watch", "-o", "name", "--phase", "Running").output.split() == ["trainingjob.holdfast.dev/a"]
     assert "no Completed training jobs in namespace demo" in holdfast("watch", "--once", "--phase", "Completed").output
+    assert holdfast("list", "--phase", "Failed", "--phase", "Suspended").output == shown
     assert holdfast("watch", "job", "--phase", "Running").exit_code == ExitCode.USAGE
 
 

@@ -37,16 +37,46 @@ PATIENCE = timedelta(minutes=5)  # how long a watch goes on while the cluster do
 _AGAIN = ("the cluster answers again", "an operator is at work again")
 
 
+Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Jobs of all namespaces.")]
+Phases = Annotated[
+    list[Phase] | None, typer.Option(help="Only jobs in this phase; may be repeated.", show_default=False)
+]
+
+
+def list_jobs(
+    *,
+    namespace: Namespace = None,
+    all_namespaces: Everywhere = False,
+    phase: Phases = None,
+    output: ListOutput = None,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Show all jobs once: phase, tier, node, step, loss, ETA and attempts. holdfast watch shows them live.
+
+    \b
+    Examples:
+      holdfast list
+      holdfast list -A --phase Failed
+      holdfast list -o name
+    """
+    watch(
+        namespace=namespace,
+        all_namespaces=all_namespaces,
+        phase=phase,
+        once=True,
+        output=output,
+        kubeconfig=kubeconfig,
+    )
+
+
 def watch(
     job: Annotated[
         str | None, typer.Argument(help="Name of a TrainingJob. Default: all jobs.", autocompletion=completion.jobs)
     ] = None,
     *,
     namespace: Namespace = None,
-    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Jobs of all namespaces.")] = False,
-    phase: Annotated[
-        list[Phase] | None, typer.Option(help="Only jobs in this phase; may be repeated.", show_default=False)
-    ] = None,
+    all_namespaces: Everywhere = False,
+    phase: Phases = None,
     once: Annotated[bool, typer.Option("--once", help="Show the state once and exit.")] = False,
     every: Annotated[float, typer.Option(min=0.2, help="Seconds between two updates.")] = 1.0,
     history: History = False,
