@@ -298,14 +298,14 @@ class Operator:
         return not self._lost and self._gate.closed_for < self._settings.lease_duration
 
     async def _wake_those_with_room(self) -> None:
-        """Decide trainings that wait for nodes as soon as they have room.
+        """Decide trainings that wait for nodes as soon as they have room, and those with a part if others may need it.
 
-        Each change of a pod, node or job may give it to them, and the end of the time in which others may take nodes,
-        of which no event tells. The answer is computed again only if something has changed.
+        Each change of a pod, node or job may make it so, and the end of the time in which others may take nodes, of
+        which no event tells. The answer is computed again only if something has changed.
         """
         while True:
             await asyncio.sleep(LOOK_FOR_ROOM_EVERY)
-            for key in self._cache.with_room():
+            for key in self._cache.of_room():
                 self._queue.add(key)
 
     async def _forget_gone_regularly(self) -> None:

@@ -161,13 +161,12 @@ def _limit(turn: Turn) -> timedelta:
     """How long a part may be held: longer where nodes have to come for pods that exist, otherwise seconds.
 
     An autoscaler that may be there is hoped for only while the part is of no use to another training, and parts of
-    others are of no use to this one.
+    others are of no use to this one. The job is decided again when that may have changed.
     """
     draft, attempt = turn.draft, turn.attempt
     config, longest = draft.snapshot.config, draft.snapshot.config.unmatched_acquire_timeout
     nominated = any(pod.nominated for pod in pods_by_rank(draft.snapshot.pods, attempt).values())
     ask = ask_of(draft.snapshot.job, attempt, draft.snapshot.pods, config)
-    draft.wake_in(config.placing_timeout.total_seconds())  # others may come that wait for it
     short = draft.snapshot.room.must_give_back(ask, draft.now) or (is_fixed(draft, attempt.tier) and not nominated)
     if _is_refused(attempt) or short:
         return part_limit(attempt, config) + (attempt.nodes - 1) * CREATION

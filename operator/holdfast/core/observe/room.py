@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -156,6 +157,11 @@ class Room:
         self._granted = (now, min(ends, default=None), tuple(found.grants))
         return self._granted[2]
 
+    @property
+    def granted_at(self) -> datetime:
+        """Since when `granted` has said what it says. It changes with the time."""
+        return LONG_AGO if self._granted is None else self._granted[0]
+
     def _order(self, ask: Ask) -> tuple[datetime, datetime, str]:
         return self._turns.get(ask.namespace, LONG_AGO), ask.since, ask.uid
 
@@ -190,9 +196,21 @@ class Room:
 
     def _with_parts(self, ask: Ask, more: frozenset[str] = frozenset()) -> int:
         """How many nodes the ask would have with all parts that are given back for it, and with `more`."""
-        parts = (one.part for one in self._asks if one.uid != ask.uid and one.part and not self._grows(one))
-        back = frozenset().union(*parts) & large_enough(self._cluster, ask.shape)
+        every, by_job = self._parts
+        own = by_job.get(ask.uid)
+        back = frozenset(every if own is None else every - own) & large_enough(self._cluster, ask.shape)
         return len((more | back | self.free(ask.shape)) - ask.closed)
+
+    @cached_property
+    def _parts(self) -> tuple[Counter[str], dict[str, Counter[str]]]:
+        """How many asks have a part on each node and would give it back: all of them, and those of each job, by UID."""
+        every: Counter[str] = Counter()
+        by_job: dict[str, Counter[str]] = defaultdict(Counter)
+        for one in self._asks:
+            if one.part and not self._grows(one):
+                every.update(one.part)
+                by_job[one.uid].update(one.part)
+        return every, by_job
 
     def must_give_back(self, ask: Ask, now: datetime) -> bool:
         """True if a part is of no use: another training waits for it, or only parts of others are missing.
@@ -206,9 +224,8 @@ class Room:
 
     def _grows(self, ask: Ask) -> bool:
         """True if a node that the ask could use was created after its pods."""
-        since, nodes = ask.part_since, self._cluster.nodes
-        made = (nodes[name].created_at for name in large_enough(self._cluster, ask.shape))
-        return since is not None and any(at and at > since for at in made)
+        since, newest = ask.part_since, _newest_node(self._cluster, ask.shape)
+        return since is not None and newest is not None and newest > since
 
 
 class _Promises:
@@ -274,6 +291,16 @@ def large_enough(cluster: ClusterView, shape: Shape) -> frozenset[str]:
         )
 
     return cluster.once(("large enough", shape), derive)
+
+
+def _newest_node(cluster: ClusterView, shape: Shape) -> datetime | None:
+    """When the newest of the nodes that are large enough was created; None if no node says it."""
+
+    def derive() -> datetime | None:
+        made = (cluster.nodes[name].created_at for name in large_enough(cluster, shape))
+        return max(filter(None, made), default=None)
+
+    return cluster.once(("newest node", shape), derive)
 
 
 # --- asks, from the status and the pods of a job ----------------------------------------------------------------------

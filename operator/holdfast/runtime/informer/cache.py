@@ -1,7 +1,7 @@
 """The operator's copy of the cluster: the newest known version of every object.
 
 Every `put` and `drop` returns the keys of the jobs whose decision may change: the caller enqueues exactly these. Only
-trainings on several nodes that wait for room are left out: `with_room` is asked for them at intervals. An older version
+trainings on several nodes that wait for room are left out: `of_room` is asked for them at intervals. An older version
 never replaces a newer one, and a deleted object does not come back, because watch events, lists and the answers to own
 writes arrive in any order.
 """
@@ -176,9 +176,9 @@ class Cache:
     def _job_and_pods(self, key: tuple[str, str]) -> tuple[TrainingJob | None, tuple[PodView, ...]]:
         return self.jobs.get(Key(*key)), self.pods(Key(*key))
 
-    def with_room(self) -> set[Key]:
-        """The trainings on several nodes that wait, and have room now."""
-        return {Key(*one) for one in self._room_book.may_begin(self.cluster, self._now())}
+    def of_room(self) -> set[Key]:
+        """The trainings on several nodes for which the room of the cluster may have changed: see RoomBook.to_decide."""
+        return {Key(*one) for one in self._room_book.to_decide(self.cluster, self._now())}
 
     def forget_job(self, key: Key, uid: str) -> None:
         """Remove a job that the API server did not find: an interrupted watch may never report its deletion."""

@@ -38,6 +38,8 @@ class RoomBook:
         self._granted: dict[Waiting, datetime] = {}  # since when one that waits has had room
         self._passed_over: dict[Waiting, datetime] = {}  # those that had room, and did not begin, and until when
         self._room: Room | None = None
+        self._decided: tuple[Room, datetime] | None = None  # what those with a part were decided by the last time
+        self._decided_at = LONG_AGO
 
     def note_job(self, key: Name, job: TrainingJob | None) -> None:
         """Note the newest version of a job, or None if it is gone."""
@@ -91,9 +93,12 @@ class RoomBook:
             self._room = Room(cluster, self._held, asks, self._turns, over)
         return self._room
 
-    def may_begin(self, cluster: ClusterView, now: datetime) -> set[Name]:
-        """The jobs that wait for nodes, and have room now. One that does not begin, such as because an old pod of it
-        lives, is passed over for a while: others need not wait for it.
+    def to_decide(self, cluster: ClusterView, now: datetime) -> set[Name]:
+        """The jobs that wait for nodes, and have room now; and those with a part, if something has changed.
+
+        One that has room and does not begin, such as because an old pod of it lives, is passed over for a while: others
+        need not wait for it. Those with a part are named at most every `placing_timeout`: another training may wait for
+        it now.
         """
         self._forget_turns(now - REMEMBERED)
         for key in [key for key, until in self._passed_over.items() if until <= now]:
@@ -101,7 +106,9 @@ class RoomBook:
             self._room = None
         if not (self._asks or self._changed):
             return set()
-        waiting = {_key(one.ask): one.ask for one in self.room(cluster).granted(now) if not one.ask.begun}
+        room = self.room(cluster)
+        waiting = {_key(one.ask): one.ask for one in room.granted(now) if not one.ask.begun}
+        parts = self._with_parts(room, now)
         self._granted = {key: self._granted.get(key, now) for key in waiting}
         late = {key for key, since in self._granted.items() if now - since > self._config.placing_timeout}
         for key in late:
@@ -109,7 +116,15 @@ class RoomBook:
         if late:
             self._passed_over |= dict.fromkeys(late, now + PASSED_OVER)
             self._room = None
-        return {(ask.namespace, ask.job) for key, ask in waiting.items() if key not in late}
+        return parts | {(ask.namespace, ask.job) for key, ask in waiting.items() if key not in late}
+
+    def _with_parts(self, room: Room, now: datetime) -> set[Name]:
+        """The jobs with a part, if the room is another one than that by which they were decided the last time."""
+        found = (room, room.granted_at)
+        if found == self._decided or now - self._decided_at < self._config.placing_timeout:
+            return set()
+        self._decided, self._decided_at = found, now
+        return {name for name, asks in self._asks.items() if any(ask.part for ask in asks)}
 
     def _forget_turns(self, before: datetime) -> None:
         """Forget turns that are so old that they make no difference: the namespaces count as those without a turn."""
