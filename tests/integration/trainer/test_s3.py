@@ -7,6 +7,7 @@ import os
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +15,13 @@ from awscrt import checksums
 from tests.support.http.credential_server import credentials_server
 from tests.support.http.s3_server import S3Server
 from tests.support.trainer import stores
+from tests.support.trainer.code import entries_of
 from tests.support.trainer.restores import restore_whole
 from tests.support.trainer.stores import identity
 
 from holdfast_protocol.settings import Keep
+from holdfast_train.code.store import fetch, send
+from holdfast_train.code.tree import tree_hash
 from holdfast_train.commitlog.checkpoints import Checkpoints
 from holdfast_train.environment import Credentials, Identity
 from holdfast_train.errors import (
@@ -223,3 +227,13 @@ def test_a_copy_inside_the_server(storage: S3Storage, s3: S3Server) -> None:
     assert other.get("code/a") == b"content"
     assert not other.copy_from(storage.uri, "code/b")
     assert not other.copy_from("s3://no-such-bucket/x", "code/a")
+
+
+# Breaks if a large archive, which is sent in parts, is cut, or if its file stays open.
+def test_a_large_archive(storage: S3Storage, tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(os.urandom(40 << 20))
+    (entry,) = entries_of(tmp_path)
+    assert send(storage, tmp_path, [entry]) > 40 << 20
+    (tmp_path / "back").mkdir()
+    fetch(storage, tree_hash([entry]), tmp_path / "back")
+    assert (tmp_path / "back/large").read_bytes() == (tmp_path / "large").read_bytes()

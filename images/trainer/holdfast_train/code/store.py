@@ -7,6 +7,8 @@ Retention leaves them: each checkpoint names its own.
 """
 
 import io
+import mmap
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -47,10 +49,12 @@ def send(
     key = key_of(tree_hash(entries))
     if storage.size(key) is not None:
         return 0
-    packed = io.BytesIO()
-    pack(root, entries, packed, done)
-    storage.write(key, packed.getbuffer())
-    return packed.tell()
+    with tempfile.TemporaryFile() as packed:  # packages may have gigabytes
+        pack(root, entries, packed, done)
+        packed.flush()
+        with mmap.mmap(packed.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as data:
+            storage.write(key, data)
+            return len(data)
 
 
 def copy(source: Storage, target: Storage, sha256: str, dependencies: str | None = None) -> None:
