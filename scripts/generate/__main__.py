@@ -10,6 +10,7 @@ docs/reference/environment.md      from operator/protocol
 docs/how-to/k9s.md                 its views.yaml, from operator/holdfast/api/objects.py
 docs/reference/metrics.md          its table of the metrics of jobs, from operator/holdfast/serve
 operator/holdfast/api/figure_fields.py  from operator/protocol
+docs/reference/for-programs.md     from the commands, their exit codes and the phases
 docs/reference/python.md           from the docstrings of operator/cli/holdfast_cli/client
 docs/reference/protocol.md          its tables of documents, from operator/protocol
 docs/reference/proved.md           its table of feature gates, from operator/protocol
@@ -31,6 +32,7 @@ from scripts.generate import (
     gates_table,
     k9s_views,
     metrics_page,
+    programs_page,
     public_programs,
     python_page,
 )
@@ -81,6 +83,7 @@ def files() -> dict[Path, str]:
     made[metrics] = metrics_page.filled(metrics.read_text(encoding="utf-8"))
     made[ROOT / "operator" / "holdfast" / "api" / "figure_fields.py"] = figure_fields.text()
     made[ROOT / "docs" / "reference" / "python.md"] = python_page.text()
+    made[ROOT / "docs" / "reference" / "for-programs.md"] = programs_page.text()
     protocol = ROOT / "docs" / "reference" / "protocol.md"
     made[protocol] = document_tables.filled(protocol.read_text(encoding="utf-8"))
     proved = ROOT / "docs" / "reference" / "proved.md"
