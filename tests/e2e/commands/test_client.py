@@ -131,3 +131,14 @@ def test_a_move_and_a_log_that_is_left(client: Client, folder: Path) -> None:
         job.move("moon")
     assert "on tier cpu" in job.move("cpu")
     assert [one.tier for one in job.wait(timeout=90).history][:2] == ["spot", "cpu"]
+
+
+# Breaks if a function does not run in the pod as it would here.
+def test_a_function(client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "loops_of_folder.py").write_text("def train(count, name):\n    print(f'{name} ' * count, flush=True)\n")
+    monkeypatch.syspath_prepend(str(folder))
+    loops = __import__("loops_of_folder")
+    job = client.run(loops.train, 3, "step $HOME", dir=folder)
+    assert job.name.startswith("train-")
+    job.wait("Completed", timeout=90)
+    assert any("step $HOME step $HOME step $HOME" in line for line in job.logs())

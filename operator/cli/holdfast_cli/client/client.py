@@ -1,12 +1,14 @@
 """`Client`: trainings of one namespace, for a program or a notebook."""
 
 import io
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast_cli.client.calling import call, call_blocking
+from holdfast_cli.client.function import command_of_function
 from holdfast_cli.client.job import Job, named
 from holdfast_cli.client.log_lines import SILENT, Say
 from holdfast_cli.client.waiting import phases
@@ -14,10 +16,11 @@ from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.jobs.watched import is_in
+from holdfast_cli.run.plan import default_name
 from holdfast_cli.run.sources import known, storage_from
 from holdfast_cli.run.submit import Again
 from holdfast_cli.run.training import begin
-from holdfast_cli.run.wanted import Wanted
+from holdfast_cli.run.wanted import Wanted, layered
 from holdfast_cli.storage.address import Where
 from holdfast_cli.terminal.console import console
 
@@ -59,7 +62,7 @@ class Client:
 
     def run(
         self,
-        *command: Word,
+        *command: Word | Callable[..., Any],
         dir: str | PathLike[str] = ".",  # noqa: A002 - the name of the option of `holdfast run`
         again: str | None = None,
         say: Say | None = None,
@@ -67,17 +70,25 @@ class Client:
     ) -> Job:
         """Send the folder `dir`, and train its program in the cluster: what `holdfast run` does.
 
-        `command` is the program and its arguments; "train.py" means python3 train.py. `again` says what happens to a
-        job of the same name: "continue" goes on with its training, "new" deletes it and begins a new one. `say` is
-        called with each line about what is sent. The other arguments are named as in a holdfast.toml: `name`, `image`,
-        `profile`, `nodes`, `gpus`, `cpu`, `memory`, `deadline`, `budget`, `every`, `steps`, `folder`, `storage`, `env`,
-        `secrets`, `data`, `progress`, `exclude`, `deps`, `python`, `platform` and `provided`. `storage` may also be s3://BUCKET/PREFIX.
+        `command` is the program and its arguments; "train.py" means python3 train.py. It can also be a function
+        with its arguments, which are texts and numbers. A function of a module in `dir` is imported in the pod.
+        One of a notebook is sent as its source, with the imports of what it uses. `again` says what happens to
+        a job of the same name: "continue" goes on with its training, "new" deletes it and begins a new one.
+        `say` is called with each line about what is sent. The other arguments are named as in a holdfast.toml:
+        `name`, `image`, `profile`, `nodes`, `gpus`, `cpu`, `memory`, `deadline`, `budget`, `every`, `steps`,
+        `folder`, `storage`, `env`, `secrets`, `data`, `progress`, `exclude`, `deps`, `python`, `platform` and
+        `provided`. `storage` may also be s3://BUCKET/PREFIX.
         """
-        words, said, folder = command_of(command), wanted_of(wanted), Path(dir).expanduser()
+        said, folder = wanted_of(wanted), Path(dir).expanduser()
         if not folder.is_dir():
             raise CliError(
                 f"{folder} is not a folder", code=ExitCode.NOT_FOUND, hint="dir is the folder of the program"
             )
+        if command and callable(command[0]):
+            words = command_of_function(command[0], command[1:], folder)
+            said = layered(said, Wanted(name=default_name([f"{command[0].__name__}.py"])))
+        else:
+            words = command_of(command)
         decided = None if again is None else again_of(again)
 
         def decide(name: str) -> Again:
@@ -131,7 +142,7 @@ class _Lines(io.StringIO):
         return len(text)
 
 
-def command_of(words: tuple[Word, ...]) -> list[str]:
+def command_of(words: Sequence[Any]) -> list[str]:
     """The command as texts; a program of Python alone gets its interpreter. Raises CliError."""
     command = [
         word if isinstance(word, str) else str(word) if isinstance(word, int | float) else fspath(word)

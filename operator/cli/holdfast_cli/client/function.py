@@ -1,0 +1,108 @@
+"""A function of Python as the command of a job."""
+
+import builtins
+import inspect
+import symtable
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from holdfast_cli.errors import CliError, ExitCode
+
+MOST_CHARACTERS: Final = 4096  # of one word of trainer.command
+_HERE: Final = "__main__"  # a notebook, or the program that runs
+
+
+def command_of_function(function: Callable[..., Any], arguments: Sequence[object], folder: Path) -> list[str]:
+    """The command that calls `function(*arguments)` in a pod, which has the files of `folder`.
+
+    A function of a module in the folder is imported. One of a notebook is sent as its source, with what it imports.
+    CliError names what cannot be sent.
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    if not inspect.isfunction(function) or function.__qualname__ != name or not name.isidentifier():
+        raise _refusal(name, "is not a function at the top level of a module or a notebook")
+    code = _source(function) if function.__module__ == _HERE else _import(function, folder)
+    program = f"{code}\n{name}({', '.join(map(_literal, arguments))})"
+    if "$(" in program or "$$" in program:
+        raise _refusal(name, "has $( or $$ in its source, which Kubernetes would change in a command")
+    if len(program) > MOST_CHARACTERS:
+        raise _refusal(
+            name, f"has {len(program):,} characters with its imports; at most {MOST_CHARACTERS:,} can be sent"
+        )
+    return ["python3", "-c", program]
+
+
+def _literal(argument: object) -> str:
+    if argument is not None and not isinstance(argument, str | int | float):
+        raise CliError(
+            f"the argument {argument!r} is a {type(argument).__name__}; allowed: text, numbers, True, False and None",
+            code=ExitCode.USAGE,
+        )
+    return repr(argument)
+
+
+def _import(function: Callable[..., Any], folder: Path) -> str:
+    """The import of a function of a module in the folder."""
+    module = function.__module__
+    file = getattr(sys.modules.get(module), "__file__", None)
+    path = Path(file or "").resolve()
+    if file is None or not path.is_relative_to(folder.resolve()):
+        raise _refusal(function.__name__, f"is of the module {module}, which is not in {folder}")
+    parts = path.relative_to(folder.resolve()).with_suffix("").parts
+    parts = parts[:-1] if parts[-1] == "__init__" else parts
+    above = parts[: len(parts) - len(module.split("."))]
+    lines = [f"import sys; sys.path.insert(0, {'/'.join(above)!r})"] if above else []
+    return "\n".join([*lines, f"from {module} import {function.__name__}"])
+
+
+def _source(function: Callable[..., Any]) -> str:
+    """The source of a function, after imports of what it uses."""
+    name = function.__name__
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError) as error:
+        raise _refusal(name, "has no source that can be read") from error
+    known = function.__globals__
+    used = sorted(set(_names(symtable.symtable(source, name, "exec"))) - {name})
+    imports, missing = [], []
+    for one in used:
+        line = _import_of(one, known[one]) if one in known else "" if hasattr(builtins, one) else None
+        if line is None:
+            missing.append(one)
+        elif line:
+            imports.append(line)
+    if missing:
+        raise _refusal(name, f"uses {', '.join(missing)}, which cannot be sent with it")
+    return "\n".join([*imports, source])
+
+
+def _names(table: symtable.SymbolTable) -> Iterator[str]:
+    """The names that a source takes from outside."""
+    for symbol in table.get_symbols():
+        is_outside = symbol.is_global() if table.get_type() != "module" else not symbol.is_assigned()
+        if symbol.is_referenced() and is_outside:
+            yield symbol.get_name()
+    for child in table.get_children():
+        yield from _names(child)
+
+
+def _import_of(name: str, value: object) -> str | None:
+    """The line that imports a value under this name; None if it is of the notebook itself."""
+    if isinstance(value, ModuleType):
+        return f"import {value.__name__} as {name}"
+    module, own = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if module in (None, _HERE) or not isinstance(own, str) or getattr(sys.modules.get(module), own, None) is not value:
+        return None
+    return f"from {module} import {own} as {name}"
+
+
+def _refusal(name: str, why: str) -> CliError:
+    return CliError(
+        f"{name} {why}",
+        code=ExitCode.USAGE,
+        hint="put it into a file of the folder, such as train.py, and give the function of that module, or train.py",
+    )
