@@ -59,7 +59,6 @@ def lock(found: Declared, target: Target, folder: Path, *, upgrade: bool = False
     key = sha256(b"\0".join([*found.files.values(), *(one.encode() for one in target.options)])).hexdigest()
     kept = folder / f"{key}-{_digest(target.of_image)}.txt"
     if upgrade or not kept.exists():
-        folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as made:
             without, checks, out = (Path(made, name) for name in ("without.txt", "checks.txt", "lock.txt"))
             without.write_text("\n".join(sorted(target.of_image)))

@@ -22,6 +22,7 @@ from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.storage.base import Storage
 
 SHOWN: Final = 3  # requirements of the image that are named
+LOCKS, PACKAGES, SENT = "locks", "packages", "sent"  # folders of the cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,11 @@ def prepare(root: Path, choice: Choice, err: Console) -> Unpacked | None:
         return None
     cache, target = cache_dir() / "dependencies", choice.target
     try:
-        locked = lock(found, target, cache / "locks", upgrade=choice.upgrade)
-        unpacked = unpack(locked, target, cache / "packages", err)
+        for part in (LOCKS, PACKAGES, SENT):
+            (cache / part).mkdir(parents=True, exist_ok=True)
+        cache.chmod(0o700)  # a lock has the addresses of indexes, and those may have passwords
+        locked = lock(found, target, cache / LOCKS, upgrade=choice.upgrade)
+        unpacked = unpack(locked, target, cache / PACKAGES, err)
     except OSError as error:
         raise CliError(f"{cache} cannot be used: {error.strerror or error}") from error
     listed = unpacked.listed
@@ -77,7 +81,7 @@ def send(storage: Storage, unpacked: Unpacked, err: Console) -> int:
     key = store.list_key_of(unpacked.sha256)
     if storage.size(key) is not None:
         return 0
-    entries, sent_to = unpacked.entries(), cache_dir() / "dependencies" / "sent"
+    entries, sent_to = unpacked.entries(), cache_dir() / "dependencies" / SENT
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True))
     sent = 0
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
@@ -88,7 +92,6 @@ def send(storage: Storage, unpacked: Unpacked, err: Console) -> int:
                 sent += store.send(
                     storage, unpacked.root, files, lambda size: bar.advance(task, size), limit=OF_DEPENDENCIES
                 )
-            note.parent.mkdir(parents=True, exist_ok=True)
             note.write_text(storage.uri)
             bar.update(task, completed=before + sum(entry.size for entry in files))
     storage.write(key, memoryview(unpacked.content))  # last: what it names is there

@@ -58,15 +58,17 @@ class Unpacked:
 def unpack(locked: Locked, target: Target, cache: Path, err: Console) -> Unpacked:
     """Download and unpack what is locked, or take it from `cache`. CliError from uv. OSError."""
     place = cache / locked.key(target)
-    if not (place / LIST).exists():
-        cache.mkdir(parents=True, exist_ok=True)
+    if not place.exists():
         with tempfile.TemporaryDirectory(dir=cache) as made:
-            _fill(Path(made, FILES), locked, target, err)
-            Path(made, LIST).write_bytes(_listed(Path(made, FILES), locked, target))
-            Path(made, "lock.txt").write_text(locked.text)
-            place.mkdir(exist_ok=True)
-            for name in (FILES, "lock.txt", LIST):  # the list last: with it, all is there
-                Path(made, name).replace(place / name)
+            whole = Path(made, "whole")
+            whole.mkdir()
+            _fill(whole / FILES, locked, target, err)
+            (whole / LIST).write_bytes(_listed(whole / FILES, locked, target))
+            try:
+                whole.rename(place)
+            except OSError:  # another command has made it meanwhile
+                if not place.exists():
+                    raise
     return Unpacked(place / FILES, (place / LIST).read_bytes())
 
 

@@ -3,8 +3,10 @@
 import io
 import os
 import shutil
+import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -131,6 +133,14 @@ def test_from_here_into_a_pod(index: Path, root: Path, tmp_path: Path) -> None:
     changed, _ = prepared(root, upgrade=True)
     send(storage, changed, quiet)
     assert len(set(storage.keys("code/")) - keys) == 2, "the package that changed, and the list"
+
+
+# Breaks if two commands at once disturb each other, or if others can read passwords of indexes.
+def test_two_commands_at_once(index: Path, root: Path, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        found = {one.sha256 for one, _ in pool.map(lambda _: prepared(root), range(4))}
+    assert len(found) == 1
+    assert stat.S_IMODE((tmp_path / "cache/holdfast/dependencies").stat().st_mode) == 0o700
 
 
 # Breaks if each job of a person uploads the same packages, or if a note of what is gone is believed.
