@@ -46,7 +46,7 @@ class Dependencies:
 
     python: str = kind.text(REQUIRED, form=_PYTHON)
     only_python: bool = kind.flag()
-    of_image: tuple[Need, ...] = kind.parts(Need, most=4 * MOST_PACKAGES)
+    provided: tuple[Need, ...] = kind.parts(Need, most=4 * MOST_PACKAGES)
     packages: tuple[Package, ...] = kind.parts(Package, most=MOST_PACKAGES)
     version: int = kind.version(VERSION, name="v")
 

@@ -113,12 +113,14 @@ def unpack(
     """
     entries: list[Entry] = []
     made: set[str] = set()  # folders
+    size = 0
     try:
         _clear(folder)
         for source, wanted in sources:
-            new = _extract(source, folder, made, entries, limit)
+            new = _extract(source, folder, made, Limit(limit.what, limit.files - len(entries), limit.size - size))
             _check_hash(new, wanted)
             entries += new
+            size += sum(entry.size for entry in new)
     except BaseException:
         _clear(folder)
         raise
@@ -132,17 +134,17 @@ def _check_hash(entries: Sequence[Entry], wanted: str) -> None:
         raise CodeInvalidError(f"the archive contains the folder {found}, and {wanted} is wanted")
 
 
-def _extract(source: BinaryIO, folder: Path, made: set[str], before: Sequence[Entry], limit: Limit) -> list[Entry]:
-    """The entries of one archive, after those of the archives `before`."""
+def _extract(source: BinaryIO, folder: Path, made: set[str], limit: Limit) -> list[Entry]:
+    """The entries of one archive. `made`: folders that are there."""
     entries: dict[str, Entry] = {}
-    size = sum(entry.size for entry in before)
+    size = 0
     try:
         with gzip.GzipFile(fileobj=source) as plain:
             bounded = _Bounded(plain)
             with tarfile.open(fileobj=cast("BinaryIO", bounded), mode="r|") as tar:
                 while (member := _next(tar, bounded)) is not None:
                     _check(member, entries)
-                    check_size(len(before) + len(entries) + 1, size + member.size, limit)
+                    check_size(len(entries) + 1, size + member.size, limit)
                     size += member.size
                     bounded.left = member.size + HEADERS
                     entries[member.name] = _entry(tar, member, folder, made)

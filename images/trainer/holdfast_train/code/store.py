@@ -71,7 +71,7 @@ def copy(source: Storage, target: Storage, sha256: str, dependencies: str | None
 
 
 def _copy_object(source: Storage, target: Storage, key: str) -> None:
-    if target.size(key) is None:
+    if target.size(key) is None and not target.copy_from(source.uri, key):
         try:
             target.write(key, memoryview(source.get(key)))
         except KeyMissingError as error:
@@ -98,7 +98,7 @@ def fetch(storage: Storage, sha256: str, folder: Path, *, is_writable: bool = Fa
     unpack(_opened(storage, [(sha256, size)]), folder, is_writable=is_writable)
 
 
-def fetch_dependencies(storage: Storage, sha256: str, folder: Path) -> Dependencies:
+def fetch_dependencies(storage: Storage, sha256: str, folder: Path) -> None:
     """Put the packages of the list with this hash, and the list, into `folder`; see `unpack`.
 
     CodeMissingError if the storage has not all of them.
@@ -108,7 +108,6 @@ def fetch_dependencies(storage: Storage, sha256: str, folder: Path) -> Dependenc
     archives = [(package.sha256, size_of(storage, package.sha256)) for package in found.packages]
     unpack(_opened(storage, archives), folder, limit=OF_DEPENDENCIES)
     (folder / LIST_FILE).write_bytes(content)
-    return found
 
 
 def _read_list(storage: Storage, sha256: str) -> bytes:

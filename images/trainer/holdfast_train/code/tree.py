@@ -30,7 +30,7 @@ class Limit:
 
 
 OF_CODE: Final = Limit("the folder of the program", 100_000, 256 << 20)
-OF_DEPENDENCIES: Final = Limit("the dependencies", 500_000, 8 << 30)
+OF_DEPENDENCIES: Final = Limit("all packages together", 200_000, 4 << 30)  # one write takes 4 GiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ def check_size(files: int, size: int, limit: Limit = OF_CODE) -> None:
     """CodeTooLargeError if there are more files or bytes than are allowed."""
     if files > limit.files or size > limit.size:
         raise CodeTooLargeError(
-            f"{limit.what} has {files:,} files with {size:,} bytes; allowed are {limit.files:,} files with "
-            f"{limit.size:,} bytes"
+            f"{limit.what}: {files:,} files with {size:,} bytes; at most {limit.files:,} files with "
+            f"{limit.size:,} bytes are allowed"
         )
 
 

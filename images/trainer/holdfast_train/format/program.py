@@ -312,7 +312,8 @@ RULES: Final[Mapping[str, tuple[Severity, Callable[[Program, Program], str | Non
 def compare(saved: Program, now: Program, rules: Mapping[str, Severity] | None = None) -> list[Finding]:
     """The changes since the checkpoint, in the order of RULES.
 
-    `rules` changes the severity of rules. A fact that one side lacks is not compared. Errors: see `check_rules`.
+    `rules` changes the severity of rules. A fact that one side lacks is not compared, except for packages. Errors: see
+    `check_rules`.
     """
     severities = check_rules(rules or {})
     found = ((name, severities[name], rule(saved, now)) for name, (_, rule) in RULES.items())

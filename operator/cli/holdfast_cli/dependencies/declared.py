@@ -1,13 +1,13 @@
 """In which file a folder names its dependencies, and what that file requires."""
 
+import shlex
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 
 from holdfast_cli.errors import CliError, ExitCode, unreadable
 
@@ -28,6 +28,12 @@ class Declared:
         """True if uv has locked them already."""
         return self.path.name == LOCK
 
+    @property
+    def requires_python(self) -> str:
+        """Which versions of Python a lock is for; empty if it does not say it."""
+        found = read_toml(self.path, self.files[self.path]).get("requires-python") if self.is_lock else None
+        return found if isinstance(found, str) else ""
+
     def requirements(self) -> Iterator[Requirement]:
         """What is required directly. What only uv can read, such as options and paths, is left out."""
         for line in self.lines():
@@ -39,10 +45,11 @@ class Declared:
     def lines(self) -> Iterator[str]:
         """The lines that say something."""
         if self.path.suffix == ".toml":
-            yield from _of_project(self.files[self.path])
+            listed = _project(self.path, self.files[self.path]).get("dependencies")
+            yield from [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
             return
         for content in self.files.values():
-            yield from filter(None, map(_stripped, _joined(content)))
+            yield from filter(None, map(_stripped, _lines(content)))
 
 
 def declared(root: Path, chosen: str | None) -> Declared | None:
@@ -64,6 +71,26 @@ def declared(root: Path, chosen: str | None) -> Declared | None:
     return None
 
 
+def is_unknown(root: Path) -> bool:
+    """True if only a build of the project tells its dependencies. CliError if its file cannot be read."""
+    path = root / PROJECT
+    dynamic = _project(path, path.read_bytes()).get("dynamic") if path.exists() else None
+    return isinstance(dynamic, list) and "dependencies" in dynamic
+
+
+def read_toml(path: Path, content: bytes) -> dict[str, Any]:
+    """The tables of a file. CliError if it is not TOML."""
+    try:
+        return tomllib.loads(content.decode())
+    except ValueError as error:
+        raise CliError(f"{path} cannot be read as TOML: {error}", code=ExitCode.USAGE) from error
+
+
+def _project(path: Path, content: bytes) -> dict[str, Any]:
+    found = read_toml(path, content).get("project")
+    return found if isinstance(found, dict) else {}
+
+
 def _read_all(path: Path, named: str) -> dict[Path, bytes]:
     """The file, and those that it includes, each once."""
     found: dict[Path, bytes] = {}
@@ -78,37 +105,28 @@ def _read_all(path: Path, named: str) -> dict[Path, bytes]:
             raise unreadable(words, error) from error
         if one.suffix not in (".toml", ".lock"):
             waiting += [((one.parent / name).resolve(), f"{one}: {name}") for name in _included(found[one])]
-        elif one.name == LOCK:
-            waiting.append((one.with_name(PROJECT), str(one.with_name(PROJECT))))
     return found
 
 
-def _joined(content: bytes) -> list[str]:
-    return content.decode(errors="replace").replace("\\\n", " ").splitlines()
+def _lines(content: bytes) -> list[str]:
+    return content.decode("utf-8-sig", errors="replace").replace("\\\r\n", " ").replace("\\\n", " ").splitlines()
 
 
 def _included(content: bytes) -> Iterator[str]:
-    for line in _joined(content):
-        option, _, name = _stripped(line).replace("=", " ", 1).partition(" ")
-        if option in _INCLUDES and name.strip() and "://" not in name:
-            yield name.strip()
+    for line in _lines(content):
+        if not line.lstrip().startswith("-"):
+            continue
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:  # uv says what is wrong with it
+            continue
+        option, _, name = words[0].partition("=")
+        name = name or "".join(words[1:2])
+        if option in _INCLUDES and name and "://" not in name:
+            yield name
 
 
 def _stripped(line: str) -> str:
     """A line without its comment, hashes and other options."""
-    return line.partition("#")[0].partition(" --")[0].strip() if not line.startswith("-") else line.strip()
-
-
-def _of_project(content: bytes) -> list[str]:
-    """`dependencies` of [project]. CliError if it cannot be read."""
-    try:
-        project = tomllib.loads(content.decode()).get("project")
-    except ValueError as error:
-        raise CliError(f"{PROJECT} cannot be read as TOML: {error}", code=ExitCode.USAGE) from error
-    listed = project.get("dependencies") if isinstance(project, dict) else None
-    return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
-
-
-def is_of(requirement: Requirement, names: frozenset[str]) -> bool:
-    """True if it is one of these packages; `names` are canonical."""
-    return canonicalize_name(requirement.name) in names
+    found = line.strip()
+    return found if found.startswith("-") else f" {found}".partition(" #")[0].partition(" --")[0].strip()

@@ -1,50 +1,63 @@
 """Exact versions of dependencies, for the Python and the platform of the image."""
 
+import json
+import os
+import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from holdfast_cli.dependencies.declared import Declared, is_of
+from holdfast_cli.dependencies.declared import PROJECT, Declared, read_toml
 from holdfast_cli.dependencies.uv import run_uv
+from holdfast_cli.errors import CliError, ExitCode
 from holdfast_protocol.dependencies import Need
 
-OF_IMAGE: Final = ("torch", "torchvision", "torchaudio", "triton")  # what an image has for its accelerators
+PROVIDED: Final = ("torch", "torchvision", "torchaudio", "triton")  # what an image has for its accelerators
 PLATFORM: Final = "x86_64-manylinux_2_28"
-_CHECKS: Final = "packaging"  # it compares versions in the pod
+_NEWEST: Final = 99  # of the last number of a version of Python, which nobody names
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """For what packages are chosen. `python`: such as 3.11. `of_image`: canonical names that the image has."""
+class ForImage:
+    """For what packages are chosen. `python`: such as 3.11. `provided`: canonical names that the image has."""
 
     python: str
     platform: str
-    of_image: frozenset[str]
+    provided: frozenset[str]
 
     @property
     def options(self) -> tuple[str, ...]:
         """Of uv: only wheels for this Python and this platform."""
-        return ("--python-version", self.python, "--python-platform", self.platform, "--only-binary", ":all:")
+        wheels = ("--python-platform", self.platform, "--only-binary", ":all:")
+        return ("--python", sys.executable, "--python-version", self.python, *wheels)
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """All that it says."""
+        return (self.python, self.platform, *sorted(self.provided))
 
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """Versions with hashes, in the form of requirements.txt, and what is directly required of the image."""
+    """Versions with hashes, in the form of requirements.txt, which counts in `folder`.
+
+    `provided`: what is directly required of the image.
+    """
 
     text: str
-    of_image: tuple[Need, ...]
+    folder: Path
+    provided: tuple[Need, ...]
 
-    def key(self, target: Target) -> str:
+    def key(self, image: ForImage) -> str:
         """The same for the same list."""
-        needs = (f"{need.by} {need.requirement}" for need in self.of_image)
-        parts = (self.text, target.python, target.platform, *sorted(target.of_image), *needs)
-        return sha256("\0".join(parts).encode()).hexdigest()
+        return digest(self.text, *image.facts, *(f"{need.by} {need.requirement}" for need in self.provided))
 
 
 def canonical(names: Iterable[str]) -> frozenset[str]:
@@ -52,62 +65,92 @@ def canonical(names: Iterable[str]) -> frozenset[str]:
     return frozenset(map(canonicalize_name, names))
 
 
-def lock(found: Declared, target: Target, folder: Path, *, upgrade: bool = False) -> Locked:
+def lock(found: Declared, image: ForImage, folder: Path, *, upgrade: bool = False) -> Locked:
     """Choose the versions. What was chosen for the same files stays, in `folder`, unless `upgrade`. Raises CliError."""
+    where = found.path.parent
     if found.is_lock:
-        return _exported(found, target)
-    key = sha256(b"\0".join([*found.files.values(), *(one.encode() for one in target.options)])).hexdigest()
-    kept = folder / f"{key}-{_digest(target.of_image)}.txt"
-    if upgrade or not kept.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as made:
-            without, checks, out = (Path(made, name) for name in ("without.txt", "checks.txt", "lock.txt"))
-            without.write_text("\n".join(sorted(target.of_image)))
-            checks.write_text(_CHECKS)
-            hashed = (
-                "--generate-hashes",
-                "--emit-index-url",
-                "--no-header",
-                "--no-annotate",
-                "--output-file",
-                str(out),
-            )
-            run_uv(
-                *("pip", "compile", str(found.path), str(checks), "--excludes", str(without), *target.options, *hashed),
-                folder=found.path.parent,
-                doing=f"choose versions for {found.path.name}",
-            )
-            out.replace(kept)
-    return Locked(kept.read_text(), tuple(_needs(found.requirements(), target, found.path.name)))
+        if upgrade:
+            raise CliError("uv.lock has the versions", code=ExitCode.USAGE, hint="uv lock --upgrade chooses others")
+        text, pins = _exported(found, image)
+    else:
+        kept = folder / f"{digest(*found.files.values(), *image.facts, *_settings(where))}.txt"
+        if upgrade or not kept.exists():
+            _choose(found, image, kept)
+        text, pins = kept.read_text(), found.requirements()
+    _refuse_local(text)
+    return Locked(text, where, tuple(needs(pins, image, found.path.name)))
 
 
-def _exported(found: Declared, target: Target) -> Locked:
-    """What uv.lock says."""
-    export: Sequence[str] = ("export", "--frozen", "--no-dev", "--no-emit-project", "--no-header", "--no-annotate")
-    pruned = (word for name in sorted(target.of_image) for word in ("--prune", name))
+def _choose(found: Declared, image: ForImage, kept: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=kept.parent) as made:
+        without, out = Path(made, "without.txt"), Path(made, "lock.txt")
+        without.write_text("\n".join(sorted(image.provided)))
+        form = ("--generate-hashes", "--emit-index-url", "--emit-find-links", "--no-header", "--no-annotate")
+        run_uv(
+            *("pip", "compile", str(found.path), "--excludes", str(without), *image.options, *form),
+            *("--output-file", str(out)),
+            folder=found.path.parent,
+            doing=f"choose versions for {found.path.name}",
+        )
+        out.replace(kept)
+
+
+def _settings(folder: Path) -> Iterator[str]:
+    """What else decides which versions uv chooses in a folder, as far as it is there."""
+    for path in (folder / "uv.toml", folder / PROJECT):
+        if path.exists():
+            tables = read_toml(path, path.read_bytes())
+            yield json.dumps(tables if path.name != PROJECT else tables.get("tool", {}).get("uv"), default=str)
+    yield from (f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("UV_") and k != "UV_CACHE_DIR")
+
+
+def _exported(found: Declared, image: ForImage) -> tuple[str, Iterable[Requirement]]:
+    """What uv.lock says, as a text without what the image has, and as all of its versions."""
+    if not SpecifierSet(found.requires_python).contains(f"{image.python}.{_NEWEST}"):
+        raise CliError(
+            f"uv.lock is for Python {found.requires_python}, and the image has {image.python}",
+            code=ExitCode.USAGE,
+            hint="--python names the version of the image; or change requires-python, and run uv lock",
+        )
+    form = ("--no-header", "--no-annotate", "--emit-index-url", "--emit-find-links")
+    export: Sequence[str] = ("export", "--locked", "--python", sys.executable, "--no-dev", "--no-emit-project", *form)
+    pruned = (word for name in sorted(image.provided) for word in ("--prune", name))
 
     def text(*options: str) -> str:
         return run_uv(*export, *options, folder=found.path.parent, doing=f"read {found.path}")
 
-    pins = (Requirement(line.partition(" \\")[0]) for line in text("--no-hashes").splitlines() if "==" in line)
-    return Locked(text(*pruned), tuple(_needs(pins, target, found.path.name)))
+    return text(*pruned), (Requirement(line) for line in text("--no-hashes").splitlines() if "==" in line)
 
 
-def _needs(requirements: Iterable[Requirement], target: Target, by: str) -> Iterable[Need]:
-    return (Need(plain(one), by) for one in requirements if is_of(one, target.of_image) and applies(one, target))
+def _refuse_local(text: str) -> None:
+    """CliError if a lock names a project of this machine, which would have to be built."""
+    for line in text.splitlines():
+        shown = line.rstrip(" \\")
+        word = shown.partition(" @ ")[2] or shown
+        is_local = word.startswith(("-e ", ".", "/", "file:"))
+        if is_local and not word.partition(" ")[0].partition("#")[0].endswith(".whl"):
+            raise CliError(
+                f"{shown} is a project of this machine, and not a wheel",
+                code=ExitCode.USAGE,
+                hint="build a wheel of it; or name it in PYTHONPATH with --env, if it is in the folder of the program",
+            )
 
 
-def plain(requirement: Requirement) -> str:
-    """The name and the versions, without extras and marker."""
-    return f"{requirement.name}{requirement.specifier}"
+def needs(requirements: Iterable[Requirement], image: ForImage, by: str) -> Iterator[Need]:
+    """Those requirements that the image must meet, in a pod and without extras."""
+    for one in requirements:
+        if canonicalize_name(one.name) in image.provided and _applies(one, image):
+            yield Need(f"{one.name}{one.specifier}", by)
 
 
-def applies(requirement: Requirement, target: Target) -> bool:
-    """True if a marker does not leave it out, in a pod and without extras."""
-    machine = target.platform.partition("-")[0]
+def _applies(requirement: Requirement, image: ForImage) -> bool:
+    machine = image.platform.partition("-")[0]
     pod = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": machine}
-    version = {"python_version": target.python, "python_full_version": f"{target.python}.0", "extra": ""}
+    version = {"python_version": image.python, "python_full_version": f"{image.python}.0", "extra": ""}
     return requirement.marker is None or requirement.marker.evaluate({**pod, **version})
 
 
-def _digest(names: frozenset[str]) -> str:
-    return sha256("\0".join(sorted(names)).encode()).hexdigest()[:8]
+def digest(*parts: str | bytes) -> str:
+    """One hash of all parts."""
+    each = (part if isinstance(part, bytes) else part.encode() for part in parts)
+    return sha256(b"\0".join(sha256(part).digest() for part in each)).hexdigest()

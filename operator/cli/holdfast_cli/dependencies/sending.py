@@ -12,12 +12,12 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from rich.text import Text
 
 from holdfast_cli.cache import cache_dir
-from holdfast_cli.dependencies.declared import declared
-from holdfast_cli.dependencies.locked import OF_IMAGE, PLATFORM, Target, canonical, lock
+from holdfast_cli.dependencies.declared import declared, is_unknown
+from holdfast_cli.dependencies.locked import PLATFORM, PROVIDED, ForImage, canonical, lock
 from holdfast_cli.dependencies.unpacked import Unpacked, unpack
 from holdfast_cli.errors import CliError
 from holdfast_train.code import store
-from holdfast_train.code.tree import OF_DEPENDENCIES, tree_hash
+from holdfast_train.code.tree import OF_DEPENDENCIES
 from holdfast_train.exchange.progress_bar import format_size
 from holdfast_train.storage.base import Storage
 
@@ -26,44 +26,51 @@ LOCKS, PACKAGES, SENT = "locks", "packages", "sent"  # folders of the cache
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """What is said of dependencies. `file`: see `declared`. None: the default."""
+class Wish:
+    """What a person says of dependencies. `file`: see `declared`. None: the default."""
 
     file: str | None = None
     python: str | None = None
     platform: str | None = None
-    of_image: Sequence[str] | None = None
+    provided: Sequence[str] | None = None
     upgrade: bool = False
 
     @property
-    def target(self) -> Target:
+    def image(self) -> ForImage:
         """For what they are chosen. Without a word on Python: for the version of this one."""
         python = self.python or f"{sys.version_info.major}.{sys.version_info.minor}"
-        of_image = OF_IMAGE if self.of_image is None else self.of_image
-        return Target(python, self.platform or PLATFORM, canonical(of_image))
+        provided = PROVIDED if self.provided is None else self.provided
+        return ForImage(python, self.platform or PLATFORM, canonical(provided))
 
 
-def prepare(root: Path, choice: Choice, err: Console) -> Unpacked | None:
+def prepare(root: Path, wish: Wish, err: Console) -> Unpacked | None:
     """The packages that the folder `root` needs, on this machine; None if it names none. CliError."""
-    found = declared(root, choice.file)
+    found = declared(root, wish.file)
     if found is None:
+        if wish.file is None and is_unknown(root):
+            words = (
+                "pyproject.toml tells its dependencies only to a build: no packages are sent; --deps FILE names them"
+            )
+            err.print(Text(words), soft_wrap=True)
         return None
-    cache, target = cache_dir() / "dependencies", choice.target
+    cache, image = cache_dir() / "dependencies", wish.image
     try:
         for part in (LOCKS, PACKAGES, SENT):
             (cache / part).mkdir(parents=True, exist_ok=True)
         cache.chmod(0o700)  # a lock has the addresses of indexes, and those may have passwords
-        locked = lock(found, target, cache / LOCKS, upgrade=choice.upgrade)
-        unpacked = unpack(locked, target, cache / PACKAGES, err)
+        locked = lock(found, image, cache / LOCKS, upgrade=wish.upgrade)
+        unpacked = unpack(locked, image, cache / PACKAGES, err)
     except OSError as error:
-        raise CliError(f"{cache} cannot be used: {error.strerror or error}") from error
+        raise CliError(
+            f"{cache} cannot be used: {error.strerror or error}", hint="HOLDFAST_CACHE names another folder"
+        ) from error
     listed = unpacked.listed
     size = sum(package.size for package in listed.packages)
     count = len(listed.packages)
     words = f"{count:,} {'package' if count == 1 else 'packages'} of {found.path.name}, {format_size(size)}"
-    err.print(Text(f"{words}, for Python {target.python} on {target.platform}"), soft_wrap=True)
-    if listed.of_image:
-        err.print(Text(f"of the image: {_some(need.requirement for need in listed.of_image)}"), soft_wrap=True)
+    err.print(Text(f"{words}, for Python {image.python} on {image.platform}"), soft_wrap=True)
+    if listed.provided:
+        err.print(Text(f"of the image: {_some(need.requirement for need in listed.provided)}"), soft_wrap=True)
     return unpacked
 
 
@@ -74,28 +81,25 @@ def _some(texts: Iterable[str]) -> str:
 
 
 def send(storage: Storage, unpacked: Unpacked, err: Console) -> int:
-    """Upload what the storage does not have. The bytes that were uploaded. CodeErrors, StorageErrors.
+    """Upload what the storage does not have. The bytes that were uploaded. CliError, CodeErrors, StorageErrors.
 
     A package that this person has sent for another job is copied inside the server.
     """
-    key = store.list_key_of(unpacked.sha256)
-    if storage.size(key) is not None:
-        return 0
-    entries, sent_to = unpacked.entries(), cache_dir() / "dependencies" / SENT
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True))
-    sent = 0
+    packages, sent = unpacked.packages(), 0
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("sending packages", total=sum(package.size for package in unpacked.listed.packages))
-        for files in entries.values():
-            before, note = bar.tasks[0].completed, sent_to / tree_hash(files)
-            if not _copy(storage, note):
-                sent += store.send(
-                    storage, unpacked.root, files, lambda size: bar.advance(task, size), limit=OF_DEPENDENCIES
-                )
+        task = bar.add_task("sending packages", total=max(1, sum(package.size for package, _ in packages)))
+        for package, files in packages:
+            before, note = bar.tasks[0].completed, cache_dir() / "dependencies" / SENT / package.sha256
+            if storage.size(store.key_of(package.sha256)) is None and not _copy(storage, note):
+                sent += store.send(storage, unpacked.root, files, lambda size: bar.advance(task, size), OF_DEPENDENCIES)
             note.write_text(storage.uri)
-            bar.update(task, completed=before + sum(entry.size for entry in files))
-    storage.write(key, memoryview(unpacked.content))  # last: what it names is there
-    return sent + len(unpacked.content)
+            bar.update(task, completed=before + package.size)
+    key = store.list_key_of(unpacked.sha256)
+    if storage.size(key) is None:
+        storage.write(key, memoryview(unpacked.content))  # last: what it names is there
+        sent += len(unpacked.content)
+    return sent
 
 
 def _copy(storage: Storage, note: Path) -> bool:

@@ -1,6 +1,8 @@
 """The files of locked packages on this machine, by package."""
 
+import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,19 +15,20 @@ from packaging.tags import parse_tag
 from packaging.utils import canonicalize_name
 from rich.console import Console
 
-from holdfast_cli.dependencies.declared import is_of
-from holdfast_cli.dependencies.locked import Locked, Target, applies, plain
+from holdfast_cli.dependencies.locked import ForImage, Locked, needs
 from holdfast_cli.dependencies.uv import run_uv
 from holdfast_cli.errors import CliError
-from holdfast_protocol.dependencies import Dependencies, Need, Package, read_list
-from holdfast_protocol.document import to_text
+from holdfast_protocol.dependencies import LIST_FILE, Dependencies, Package, read_list
+from holdfast_protocol.document import DocumentError, to_text
 from holdfast_train.code.archive import kind_of
-from holdfast_train.code.tree import Entry, content_hash, tree_hash
+from holdfast_train.code.tree import OF_DEPENDENCIES, Entry, check_size, check_tree, content_hash, tree_hash
+from holdfast_train.errors import CodeError
 
 FILES, LIST = "files", "list.json"
 BIN: Final = "bin/"
-_SCRIPT: Final = """#!/usr/bin/env python3
-import sys
+_ENV: Final = b"#!/usr/bin/env python3\n"
+_SHELL: Final = b"#!/bin/sh\n'''exec' "  # how a long path of Python is written, up to the line with three quotes
+_SCRIPT: Final = """import sys
 from {module} import {first}
 
 if __name__ == "__main__":
@@ -50,20 +53,28 @@ class Unpacked:
         """The list."""
         return read_list(self.content)
 
-    def entries(self) -> dict[str, list[Entry]]:
-        """The files of each package, by its name."""
-        return {_name(one): _entries(self.root, paths) for one, paths in _by_package(self.root)}
+    def packages(self) -> list[tuple[Package, list[Entry]]]:
+        """Each package with its files. CliError if a file was changed since: then all are forgotten."""
+        found = {_name(one): _entries(self.root, paths) for one, paths in _by_package(self.root)}
+        every = [(package, found.get(package.name, [])) for package in self.listed.packages]
+        if changed := [package.name for package, files in every if tree_hash(files) != package.sha256]:
+            shutil.rmtree(self.root.parent)
+            raise CliError(
+                f"files of {', '.join(changed)} were changed in {self.root}",
+                hint="run the command again: it makes them anew",
+            )
+        return every
 
 
-def unpack(locked: Locked, target: Target, cache: Path, err: Console) -> Unpacked:
-    """Download and unpack what is locked, or take it from `cache`. CliError from uv. OSError."""
-    place = cache / locked.key(target)
+def unpack(locked: Locked, image: ForImage, cache: Path, err: Console) -> Unpacked:
+    """Download and unpack what is locked, or take it from `cache`. Raises CliError, OSError."""
+    place = cache / locked.key(image)
     if not place.exists():
         with tempfile.TemporaryDirectory(dir=cache) as made:
             whole = Path(made, "whole")
-            whole.mkdir()
-            _fill(whole / FILES, locked, target, err)
-            (whole / LIST).write_bytes(_listed(whole / FILES, locked, target))
+            (whole / FILES).mkdir(parents=True)
+            _fill(whole / FILES, locked, image, err)
+            (whole / LIST).write_bytes(_listed(whole / FILES, locked, image))
             try:
                 whole.rename(place)
             except OSError:  # another command has made it meanwhile
@@ -72,15 +83,13 @@ def unpack(locked: Locked, target: Target, cache: Path, err: Console) -> Unpacke
     return Unpacked(place / FILES, (place / LIST).read_bytes())
 
 
-def _fill(root: Path, locked: Locked, target: Target, err: Console) -> None:
-    root.mkdir()
-    requirements = root.with_name("requirements.txt")
-    requirements.write_text(locked.text)
+def _fill(root: Path, locked: Locked, image: ForImage, err: Console) -> None:
+    # A copy: uv would link files of its cache, and an edit of another environment would change these.
     run_uv(
-        *("pip", "install", "--target", str(root), "--no-deps", *target.options),
-        *("-r", str(requirements)),
-        folder=root,
+        *("pip", "install", "--target", str(root), "--no-deps", "--link-mode", "copy", *image.options, "-r", "-"),
+        folder=locked.folder,
         doing="download the dependencies",
+        said=locked.text,
         is_shown=err.is_terminal,
     )
     (root / ".lock").unlink(missing_ok=True)  # of uv
@@ -124,7 +133,7 @@ def _make_portable(root: Path, one: Distribution) -> None:
             _make_command(root / path, points.get(path.removeprefix(BIN)))
     record = next(root / path for path in _paths(one) if path.endswith(".dist-info/RECORD"))
     lines = sorted(record.read_text().splitlines())
-    _write(record, "".join(f"{_without_hash(line)}\n" for line in lines), is_command=False)
+    record.write_text("".join(f"{_without_hash(line)}\n" for line in lines))
 
 
 def _without_hash(line: str) -> str:
@@ -132,59 +141,68 @@ def _without_hash(line: str) -> str:
 
 
 def _make_command(file: Path, point: EntryPoint | None) -> None:
-    if point is not None:
-        name = point.attr
-        first = name.partition(".")[0]
-        _write(file, _SCRIPT.format(module=point.module, first=first, name=name), is_command=True)
-        return
     content = file.read_bytes()
-    line, end, rest = content.partition(b"\n")
-    if line.startswith(b"#!") and b"python" in line:
-        _write(file, f"#!/usr/bin/env python3\n{rest.decode()}" if end else "", is_command=True)
-
-
-def _write(file: Path, text: str, *, is_command: bool) -> None:
-    """Write a new file in its place: the old one may be a second name of a file in uv's cache."""
-    new = file.with_name(f"{file.name}.new")
-    new.write_text(text)
-    new.chmod(0o755 if is_command else 0o644)
-    new.replace(file)
+    if point is not None:
+        first = point.attr.partition(".")[0]
+        file.write_bytes(_ENV + _SCRIPT.format(module=point.module, first=first, name=point.attr).encode())
+    elif content.startswith(_SHELL):
+        file.write_bytes(_ENV + content.partition(b"\n' '''\n")[2])
+    elif content.startswith(b"#!") and b"python" in (line := content.partition(b"\n"))[0]:
+        file.write_bytes(_ENV + line[2])
 
 
 def _refuse_strays(root: Path) -> None:
-    """CliError if a file belongs to no package, and so would not be sent, or to two."""
-    known = [path for one in _distributions(root) for path in _paths(one)]
+    """CliError if a file belongs to no package, and so would not be sent, or is missing."""
+    known = {path for one in _distributions(root) for path in _paths(one)}
     there = {os.path.relpath(Path(folder, name), root) for folder, _, names in os.walk(root) for name in names}
-    if strays := there ^ set(known):
-        raise CliError(f"packages and their files do not agree: {', '.join(sorted(strays)[:10])}")
+    if strays := there ^ known:
+        raise CliError(
+            f"packages and their files do not agree: {', '.join(sorted(strays)[:10])}",
+            hint="a package that writes outside of its folder cannot be sent: put it into an image",
+        )
 
 
-def _listed(root: Path, locked: Locked, target: Target) -> bytes:
-    packages, needs, is_compiled = [], set(locked.of_image), False
+def _listed(root: Path, locked: Locked, image: ForImage) -> bytes:
+    """The list of the packages. CliError if no pod would take it."""
+    packages, found, is_compiled, files = [], set(locked.provided), False, 0
     for one, paths in _by_package(root):
         entries = _entries(root, paths)
-        size = sum(entry.size for entry in entries)
-        packages.append(Package(_name(one), one.version, tree_hash(entries), size))
-        needs.update(_needs(one, target))
+        _check(_name(one), entries)
+        packages.append(Package(_name(one), one.version, tree_hash(entries), sum(entry.size for entry in entries)))
+        found.update(needs(map(Requirement, one.requires or ()), image, _name(one)))
         is_compiled = is_compiled or _is_compiled(one)
-    ordered = sorted(needs, key=lambda need: (need.by, need.requirement))
-    return to_text(Dependencies(target.python, is_compiled, tuple(ordered), tuple(packages))).encode()
+        files += len(entries)
+    ordered = sorted(found, key=lambda need: (need.by, need.requirement))
+    content = to_text(Dependencies(image.python, is_compiled, tuple(ordered), tuple(packages))).encode()
+    try:
+        check_size(files, sum(package.size for package in packages), OF_DEPENDENCIES)
+        read_list(content)
+    except (CodeError, DocumentError) as error:
+        raise CliError(f"these packages cannot be sent: {error}", hint="put some of them into the image") from error
+    return content
+
+
+def _check(name: str, entries: list[Entry]) -> None:
+    try:
+        check_tree(entries, OF_DEPENDENCIES)
+        if any(entry.path == LIST_FILE for entry in entries):
+            raise CliError(f"the package {name} has a file {LIST_FILE}, which is Holdfast's")
+    except CodeError as error:
+        raise CliError(f"the package {name} cannot be sent: {error}", hint="put it into the image") from error
 
 
 def _entries(root: Path, paths: Iterable[str]) -> list[Entry]:
-    contents = ((path, (root / path).read_bytes()) for path in paths)
-    return [Entry(path, kind_of((root / path).stat()), len(data), content_hash(data)) for path, data in contents]
+    return [_entry(root / path, path) for path in paths]
 
 
-def _needs(one: Distribution, target: Target) -> Iterator[Need]:
-    for text in one.requires or ():
-        requirement = Requirement(text)
-        if is_of(requirement, target.of_image) and applies(requirement, target):
-            yield Need(plain(requirement), _name(one))
+def _entry(file: Path, path: str) -> Entry:
+    with file.open("rb") as opened:
+        status = os.fstat(opened.fileno())
+        return Entry(path, kind_of(status), status.st_size, hashlib.file_digest(opened, "sha256").hexdigest())
 
 
 def _is_compiled(one: Distribution) -> bool:
-    """True if it is built for one version of Python. abi3 is for all later ones too."""
+    """True if it is built for one version of Python. What is built with abi3 is for later ones too."""
     lines = (one.read_text("WHEEL") or "").splitlines()
     tags = (tag for line in lines if line.startswith("Tag:") for tag in parse_tag(line.removeprefix("Tag:").strip()))
-    return any(tag.abi.startswith("cp") for tag in tags)
+    return any(tag.abi.startswith("cp") or (tag.abi == "none" and tag.interpreter.startswith("cp")) for tag in tags)

@@ -1,5 +1,6 @@
 """Run uv, which locks and unpacks packages."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -11,25 +12,27 @@ from typing import Final
 from holdfast_cli.errors import CliError
 
 _LINES: Final = 30  # of what uv says in an error
+_OWN: Final = {"UV_COMPILE_BYTECODE": "0", "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "0"}
 
 
-def run_uv(*arguments: str, folder: Path, doing: str, is_shown: bool = False) -> str:
-    """What `uv ARGUMENTS` prints, run in `folder`. `is_shown`: the person sees its progress.
+def run_uv(*arguments: str, folder: Path, doing: str, said: str = "", is_shown: bool = False) -> str:
+    """What `uv ARGUMENTS` prints, run in `folder`. `said`: its standard input.
 
-    CliError if uv is not there, or if it fails: with what it said; `doing` says what it should do.
+    `is_shown`: the person sees its progress. CliError if uv is not there, or if it fails: with what it said; `doing`
+    says what it should do.
     """
-    command = [*_uv(), *arguments, *([] if is_shown else ["--quiet"])]
     done = subprocess.run(
-        command,
+        [*_uv(), *arguments, *([] if is_shown else ["--quiet"])],
         check=False,
         cwd=folder,
-        stdin=subprocess.DEVNULL,
+        env={**os.environ, **_OWN},
+        input=said.encode(),
         stdout=subprocess.PIPE,
         stderr=None if is_shown else subprocess.PIPE,
     )
     if done.returncode != 0:
-        said = _said(done.stderr)
-        raise CliError(f"uv could not {doing}{f': {said}' if said else ''}", hint="--deps none sends no dependencies")
+        why = "\n".join((done.stderr or b"").decode(errors="replace").strip().splitlines()[-_LINES:])
+        raise CliError(f"uv could not {doing}{f': {why}' if why else ''}", hint="--deps none sends no dependencies")
     return done.stdout.decode()
 
 
@@ -42,8 +45,3 @@ def _uv() -> Sequence[str]:
         "the folder names dependencies, and uv, which locks and packs them, is not installed",
         hint="install it (pip install uv), or give --deps none if the image has all that the program needs",
     )
-
-
-def _said(stderr: bytes | None) -> str:
-    lines = (stderr or b"").decode(errors="replace").strip().splitlines()
-    return "\n".join(lines[-_LINES:])

@@ -69,6 +69,7 @@ async def go_on(client: Client, old: TrainingJob, manifest: Mapping[str, Any]) -
     new fields, and resumes: it keeps its history and its costs. One that has failed is deleted, and a new one takes
     its checkpoints over.
     """
+    manifest = _replacing(manifest)
     if old.status.phase == Phase.FAILED:
         await _take_over(client, old, old, manifest)
         return
@@ -80,6 +81,12 @@ async def go_on(client: Client, old: TrainingJob, manifest: Mapping[str, Any]) -
             with suppress(ApiError, CliError):
                 await _change(client, old, {"suspend": False}, {})
         raise
+
+
+def _replacing(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`manifest` as a patch that leaves no packages of another program."""
+    none = {"trainer": {"code": {"dependencies": None}}}
+    return {**manifest, "spec": overlaid(none, manifest["spec"])}
 
 
 async def _suspended(client: Client, old: TrainingJob) -> TrainingJob | None:
@@ -98,7 +105,7 @@ async def _take_over(client: Client, old: TrainingJob, found: TrainingJob | None
         )
     check_goes_on(found, manifest)
     if found.status.phase == Phase.FAILED:
-        whole = {**overlaid(found.spec.to_object(), manifest["spec"]), "suspend": False}
+        whole = {**_without_none(overlaid(found.spec.to_object(), manifest["spec"])), "suspend": False}
         await begin_anew(client, old, {**manifest, "spec": whole})
     else:
         await _change(client, old, {**manifest["spec"], "suspend": False}, {})
@@ -115,9 +122,14 @@ async def _change(client: Client, old: TrainingJob, spec: Mapping[str, Any], mor
 
 
 def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """`below` with what `above` says, as a JSON merge patch does (RFC 7386)."""
+    """`below` with what `above` says, as a JSON merge patch does (RFC 7386), but that None stays."""
     both = {name: overlaid(below[name], above[name]) for name in _maps(below) & _maps(above)}
     return {**below, **above, **both}
+
+
+def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
+    deeper = {name: _without_none(fields[name]) for name in _maps(fields)}
+    return {name: value for name, value in {**fields, **deeper}.items() if value is not None}
 
 
 def _maps(fields: Mapping[str, Any]) -> set[str]:

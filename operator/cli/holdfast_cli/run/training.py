@@ -22,7 +22,7 @@ from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.code.folder import Selection, select
 from holdfast_cli.code.upload import send
 from holdfast_cli.code.walk import in_words
-from holdfast_cli.dependencies.sending import Choice, prepare
+from holdfast_cli.dependencies.sending import Wish, prepare
 from holdfast_cli.dependencies.sending import send as send_packages
 from holdfast_cli.dependencies.unpacked import Unpacked
 from holdfast_cli.errors import CliError
@@ -83,7 +83,7 @@ def begin(
     with err.status("reading the folder ...") if err.is_terminal else nullcontext():
         selection = select(folder, planned.wanted.exclude)
     _say_selection(selection, command, err)
-    packages = prepare(folder.absolute(), _choice(planned.wanted, upgrade=upgrade), err)
+    packages = prepare(folder.absolute(), _wish(planned.wanted, upgrade=upgrade), err)
     raw = planned.manifest(selection.sha256, datetime.now(UTC), packages.sha256 if packages else None)
     asyncio.run(_check(target, raw, err, planned))
     if until >= Until.SENT:
@@ -93,8 +93,8 @@ def begin(
     return Begun(planned, raw, until)
 
 
-def _choice(wanted: Wanted, *, upgrade: bool) -> Choice:
-    return Choice(wanted.deps, wanted.python, wanted.platform, wanted.provided, upgrade)
+def _wish(wanted: Wanted, *, upgrade: bool) -> Wish:
+    return Wish(wanted.deps, wanted.python, wanted.platform, wanted.provided, upgrade)
 
 
 def chosen_endpoint(planned: Planned, *own: Wanted) -> str | None:

@@ -53,12 +53,23 @@ def test_which_file_counts(tmp_path: Path) -> None:
 # Breaks if a change of a file that another one includes is not seen, or if a circle of files has no end.
 def test_files_that_are_included(tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
-    write(tmp_path, requirements__txt="-r parts/base.txt\n-c=limits.txt\n--index-url https://index.example/simple\n")
+    write(
+        tmp_path,
+        requirements__txt="\ufeff-r\tparts/base.txt  # all\n-c='limits.txt'\n--index-url https://i.example/x\n",
+    )
     write(tmp_path / "parts", base__txt="--requirement ../requirements.txt\nnumpy\n")
     write(tmp_path, limits__txt="numpy<3\n")
     found = declared(tmp_path, None)
     assert found is not None
     assert {path.resolve().name for path in found.files} == {"requirements.txt", "base.txt", "limits.txt"}
+
+
+# Breaks if the first line of a file of Windows does not count.
+def test_a_file_of_windows(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_bytes("\ufefftorch==2.9.1\r\nnumpy \\\r\n  <3\r\n".encode())
+    found = declared(tmp_path, None)
+    assert found is not None
+    assert [str(one) for one in found.requirements()] == ["torch==2.9.1", "numpy<3"]
 
 
 def test_what_is_required_directly(tmp_path: Path) -> None:

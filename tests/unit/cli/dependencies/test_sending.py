@@ -6,22 +6,24 @@ import shutil
 import stat
 import subprocess
 import sys
+import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 from tests.support.trainer.code import write_tree
 from tests.support.wheels import make_wheel, use_index
 
-from holdfast_cli.dependencies.sending import Choice, prepare, send
+from holdfast_cli.dependencies.sending import Wish, prepare, send
 from holdfast_cli.dependencies.unpacked import Unpacked
 from holdfast_cli.errors import CliError
 from holdfast_protocol.dependencies import LIST_FILE, Need
 from holdfast_train.code.store import fetch_dependencies, key_of
 from holdfast_train.code.store import send as send_folder
 from holdfast_train.code.tree import tree_hash
-from holdfast_train.errors import CodeInvalidError, CodeMissingError
+from holdfast_train.errors import CodeInvalidError, CodeMissingError, StorageUnreachableError
 from holdfast_train.storage.folder import FolderStorage
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -32,7 +34,6 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An index with a library that needs another one and torch, and has a command."""
     index = tmp_path / "index"
     use_index(index, tmp_path / "cache", monkeypatch)
-    make_wheel(index, "packaging", "26.0", {"packaging/__init__.py": ""})
     make_wheel(index, "shapes", "1.0", {"shapes.py": "SIDES = 4\n"})
     make_wheel(index, "shapes", "1.1", {"shapes.py": "SIDES = 5\n"})
     make_wheel(
@@ -56,7 +57,7 @@ def root(tmp_path: Path) -> Path:
 
 def prepared(root: Path, **choice: object) -> tuple[Unpacked, str]:
     said = io.StringIO()
-    found = prepare(root, Choice(**choice), Console(file=said, width=200))  # type: ignore[arg-type]
+    found = prepare(root, Wish(**choice), Console(file=said, width=200))  # type: ignore[arg-type]
     assert found is not None
     return found, said.getvalue()
 
@@ -68,11 +69,11 @@ def versions(found: Unpacked) -> dict[str, str]:
 # Breaks if packages of the image are replaced, if one is missing, or if the person is not told what is sent.
 def test_what_is_locked(index: Path, root: Path) -> None:
     found, said = prepared(root)
-    assert versions(found) == {"packaging": "26.0", "shapes": "1.0", "trainkit": "2.0"}
+    assert versions(found) == {"shapes": "1.0", "trainkit": "2.0"}
     listed = found.listed
     assert (listed.python, listed.only_python) == (HERE, False)
-    assert listed.of_image == (Need("torch==2.9.1", "requirements.txt"), Need("torch>=2.0", "trainkit"))
-    assert "3 packages of requirements.txt" in said
+    assert listed.provided == (Need("torch==2.9.1", "requirements.txt"), Need("torch>=2.0", "trainkit"))
+    assert "2 packages of requirements.txt" in said
     assert f"for Python {HERE} on x86_64-manylinux_2_28" in said
     assert "of the image: torch==2.9.1, torch>=2.0" in said
 
@@ -81,7 +82,7 @@ def test_what_is_locked(index: Path, root: Path) -> None:
 def test_another_version_of_the_image(index: Path, root: Path) -> None:
     prepared(root)
     (root / "requirements.txt").write_text("trainkit\ntorch<2\n")
-    assert Need("torch<2", "requirements.txt") in prepared(root)[0].listed.of_image
+    assert Need("torch<2", "requirements.txt") in prepared(root)[0].listed.provided
 
 
 # Breaks if versions change between two runs of the same folder, or cannot be changed.
@@ -106,7 +107,7 @@ def test_the_same_on_every_machine(index: Path, root: Path, tmp_path: Path, monk
         monkeypatch.setenv(name, str(tmp_path / "another cache" / name))
     second, _ = prepared(moved)
     assert first.root != second.root
-    assert (first.sha256, first.entries()) == (second.sha256, second.entries())
+    assert (first.sha256, first.packages()) == (second.sha256, second.packages())
 
 
 # Breaks if packages do not arrive as they are here, if their commands name this machine, or if something is sent twice.
@@ -121,7 +122,7 @@ def test_from_here_into_a_pod(index: Path, root: Path, tmp_path: Path) -> None:
     fetch_dependencies(storage, found.sha256, pod)
     assert (pod / LIST_FILE).read_bytes() == found.content
     there = {str(path.relative_to(pod)) for path in pod.rglob("*") if path.is_file()} - {LIST_FILE}
-    assert there == {entry.path for entries in found.entries().values() for entry in entries}
+    assert there == {entry.path for _, files in found.packages() for entry in files}
     path = os.pathsep.join([str(pod / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         ["trainkit-run"], env={"PATH": path, "PYTHONPATH": str(pod)}, capture_output=True, text=True, check=True
@@ -190,7 +191,9 @@ def test_packages_that_cannot_be_had(index: Path, root: Path, what: str) -> None
     if what == "for another Python":
         make_wheel(index, name, "1.0", {"absent.py": ""}, tag="cp39-cp39-manylinux_2_17_x86_64")
     if what == "without a wheel":
-        shutil.make_archive(str(index / f"{name}-1.0"), "gztar", root)
+        with tarfile.open(index / f"{name}-1.0.tar.gz", "w:gz") as sdist:
+            (root / "PKG-INFO").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+            sdist.add(root / "PKG-INFO", f"{name}-1.0/PKG-INFO")
     (root / "requirements.txt").write_text(f"{name}==1.0\n")
     with pytest.raises(CliError, match=rf"(?s)uv could not choose versions for requirements.txt: .*{name}") as raised:
         prepared(root)
@@ -210,8 +213,7 @@ def test_what_is_compiled(index: Path, root: Path) -> None:
 # Breaks if packages that the image does not have cannot be sent, or if others cannot be taken from it.
 def test_what_is_of_the_image(index: Path, root: Path) -> None:
     make_wheel(index, "torch", "2.9.1", {"torch.py": ""})
-    assert versions(prepared(root, of_image=["shapes"])[0]) == {
-        "packaging": "26.0",
+    assert versions(prepared(root, provided=["shapes"])[0]) == {
         "torch": "2.9.1",
         "trainkit": "2.0",
     }
@@ -252,5 +254,108 @@ def test_a_lock_of_uv(index: Path, root: Path) -> None:
     make_wheel(index, "shapes", "1.0.5", {"shapes.py": "SIDES = 8\n"})
     found, said = prepared(root)
     assert versions(found) == {"shapes": "1.0", "trainkit": "2.0"}
-    assert found.listed.of_image == (Need("torch>=2.0", "trainkit"), Need("torch==2.9.1", "uv.lock"))
+    assert found.listed.provided == (Need("torch>=2.0", "trainkit"), Need("torch==2.9.1", "uv.lock"))
     assert "2 packages of uv.lock" in said
+
+
+# Breaks if a package that was edited in the cache, or is gone from the storage, ends in a pod without it.
+def test_what_is_not_as_it_was(index: Path, root: Path, tmp_path: Path) -> None:
+    storage, quiet = FolderStorage(str(tmp_path / "store")), Console(file=io.StringIO())
+    found, _ = prepared(root)
+    send(storage, found, quiet)
+    storage.delete([key_of(found.listed.packages[0].sha256)])
+    assert send(storage, found, quiet) > 0
+    (found.root / "shapes.py").write_text("SIDES = 9\n")
+    with pytest.raises(CliError, match="files of shapes were changed in") as raised:
+        send(FolderStorage(str(tmp_path / "other")), found, quiet)
+    assert "run the command again" in raised.value.hint
+    again, _ = prepared(root)
+    assert (again.sha256, (again.root / "shapes.py").read_text()) == (found.sha256, "SIDES = 4\n")
+
+
+# Breaks if a list is there before its packages are: a pod would start without them.
+def test_an_upload_that_is_interrupted(index: Path, root: Path, tmp_path: Path) -> None:
+    class Dying(FolderStorage):
+        def write(self, key: str, data: memoryview, **_more: object) -> None:
+            if len(self.keys("code/")) == 1:
+                raise StorageUnreachableError("no answer")
+            super().write(key, data)
+
+    found, _ = prepared(root)
+    with pytest.raises(StorageUnreachableError):
+        send(Dying(str(tmp_path / "store")), found, Console(file=io.StringIO()))
+    storage = FolderStorage(str(tmp_path / "store"))
+    assert [key.rpartition(".")[2] for key in storage.keys("code/")] == ["gz"]
+
+
+# Breaks if a run uses other versions than a person thinks, or packages that cannot work in a pod.
+@pytest.mark.parametrize(
+    ("requirement", "words"),
+    [
+        ("-e ./lib", "-e ./lib is a project of this machine, and not a wheel"),
+        ("./lib", "is a project of this machine, and not a wheel"),
+    ],
+)
+def test_projects_of_this_machine(index: Path, root: Path, requirement: str, words: str) -> None:
+    (root / "lib").mkdir()
+    (root / "lib/pyproject.toml").write_text('[project]\nname = "lib"\nversion = "1"\n')
+    (root / "requirements.txt").write_text(f"{requirement}\n")
+    with pytest.raises(CliError, match=words):
+        prepared(root)
+
+
+# Breaks if a wheel or a folder of wheels beside the program cannot be named by its path.
+def test_wheels_of_the_folder(index: Path, root: Path) -> None:
+    make_wheel(root / "wheels", "local_one", "1.0", {"local_one.py": ""})
+    make_wheel(root / "more", "local_two", "1.0", {"local_two.py": ""})
+    (root / "requirements.txt").write_text(
+        "--find-links more\n./wheels/local_one-1.0-py3-none-any.whl\nlocal-two\nshapes\n"
+    )
+    assert versions(prepared(root)[0]) == {"local-one": "1.0", "local-two": "1.0", "shapes": "1.1"}
+
+
+def test_a_lock_that_does_not_fit(index: Path, root: Path) -> None:
+    make_wheel(index, "pywin", "1.0", {"pywin.py": ""})
+    make_wheel(index, "torch", "2.9.1", {"torch.py": ""})
+    make_wheel(index, "torchvision", "0.1", {"torchvision.py": ""})
+    project = '[project]\nname = "mine"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["shapes"{}]\n'
+    (root / "pyproject.toml").write_text(project.format(""))
+    subprocess.run([sys.executable, "-m", "uv", "lock", "-q"], cwd=root, check=True)
+    with pytest.raises(CliError, match=r"uv.lock is for Python >=3.11, and the image has 3.10"):
+        prepared(root, python="3.10")
+    with pytest.raises(CliError, match=r"uv\.lock has the versions") as raised:
+        prepared(root, upgrade=True)
+    assert "uv lock --upgrade" in raised.value.hint
+    (root / "pyproject.toml").write_text(project.format(', "trainkit"'))
+    with pytest.raises(CliError, match=r"(?s)uv could not read .*uv.lock: .*--locked"):
+        prepared(root)
+
+
+# Breaks if nothing says that a folder has dependencies which are not sent.
+def test_dependencies_that_only_a_build_knows(index: Path, root: Path) -> None:
+    (root / "requirements.txt").unlink()
+    (root / "pyproject.toml").write_text('[project]\nname = "p"\ndynamic = ["dependencies"]\n')
+    said = io.StringIO()
+    assert prepare(root, Wish(), Console(file=said, width=200)) is None
+    assert "pyproject.toml tells its dependencies only to a build: no packages are sent" in said.getvalue()
+
+
+# Breaks if a command of a package that is written in another way than most names the Python of this machine.
+def test_commands_of_all_kinds(index: Path, root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    scripts = {
+        "odd-1.0.data/scripts/odd-text": "#!python\nprint('odd')\n",
+        "odd-1.0.data/scripts/odd-shell": "#!/bin/sh\necho shell\n",
+    }
+    make_wheel(index, "odd", "1.0", {"odd.py": "def run(): print('run')\n", **scripts}, commands={"odd-run": "odd:run"})
+    (root / "requirements.txt").write_text("odd\n")
+    long = tmp_path / "a folder" / ("x" * 120)
+    long.mkdir(parents=True)
+    (long / "python").symlink_to(sys.executable)
+    plain, _ = prepared(root)
+    monkeypatch.setenv("HOLDFAST_CACHE", str(tmp_path / "other"))
+    monkeypatch.setattr("holdfast_cli.dependencies.locked.sys", SimpleNamespace(executable=str(long / "python")))
+    other, _ = prepared(root)
+    assert plain.sha256 == other.sha256
+    for name, shown in (("odd-text", "odd"), ("odd-shell", "shell"), ("odd-run", "run")):
+        env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": str(other.root)}
+        assert subprocess.check_output([other.root / "bin" / name], env=env, text=True) == f"{shown}\n"

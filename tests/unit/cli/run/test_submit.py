@@ -43,6 +43,7 @@ def of_generation(number: int, status: dict[str, Any] | None = None) -> dict[str
 def wanted() -> dict[str, Any]:
     found = raw_job()
     spec = {**copy.deepcopy(found["spec"]), "trainer": {"image": "registry.example/train:2", "command": ["x"]}}
+    spec["trainer"]["code"] = {"sha256": "ab" * 32}
     metadata = {"name": "job", "namespace": "demo"}
     return {"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": metadata, "spec": spec}
 
@@ -70,9 +71,11 @@ async def test_the_spec_is_changed_when_the_operator_has_suspended_the_job(api: 
     await go_on()
     assert len([method for method, _, _ in api.requests if method == "GET"]) == 3
     tried, suspended, changed = written
-    assert tried["spec"] == {**wanted()["spec"], "suspend": True}
+    new = wanted()["spec"]
+    new["trainer"]["code"]["dependencies"] = None  # those of the program before are not kept
+    assert tried["spec"] == {**new, "suspend": True}
     assert suspended == {"spec": {"suspend": True}}
-    assert changed == {"metadata": {"uid": UID}, "spec": {**wanted()["spec"], "suspend": False}}
+    assert changed == {"metadata": {"uid": UID}, "spec": {**new, "suspend": False}}
 
 
 # Breaks if a job is suspended for a program that the cluster does not take.

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast_train.code.archive import pack, unpack
-from holdfast_train.code.tree import Entry, check_path, check_tree, content_hash, tree_hash
+from holdfast_train.code.tree import Entry, Limit, check_path, check_tree, content_hash, tree_hash
 from holdfast_train.errors import CodeInvalidError, CodeTooLargeError
 
 NAMES = st.text(st.characters(exclude_categories=("Cc", "Cs"), exclude_characters="/"), min_size=1, max_size=20).filter(
@@ -242,7 +242,7 @@ def test_a_bomb(tmp_path: Path) -> None:
         out.write(header.tobuf(format=tarfile.PAX_FORMAT))
         out.write(bytes(1 << 20))
     made.seek(0)
-    with pytest.raises(CodeTooLargeError, match="allowed are 100,000 files with 268,435,456 bytes"):
+    with pytest.raises(CodeTooLargeError, match="at most 100,000 files with 268,435,456 bytes are allowed"):
         unpack([(made, "0" * 64)], tmp_path)
     assert not any(tmp_path.iterdir())
 
@@ -280,3 +280,20 @@ def test_what_cannot_be_one_folder(entries: list[Entry], words: str) -> None:
 @pytest.mark.parametrize("target", ["b", "../b", "./b/c", "../a/b"])
 def test_links_that_stay(target: str) -> None:
     check_tree([link("a/l", target)])
+
+
+# Breaks if many archives together may have more than one, or if one of them replaces a file of another.
+def test_several_archives(tmp_path: Path) -> None:
+    one = written(tmp_path / "one", {"a/x.py": (b"x" * 60, False)})
+    two = written(tmp_path / "two", {"a/y.py": (b"y" * 60, False)})
+    back = tmp_path / "back"
+    back.mkdir()
+    unpack([(packed(tmp_path / name, of), tree_hash(of)) for name, of in (("one", one), ("two", two))], back)
+    assert {"a/x.py", "a/y.py"} == there(back).keys()
+    for limit in (Limit("both", 2, 119), Limit("both", 1, 120)):
+        sources = [(packed(tmp_path / name, of), tree_hash(of)) for name, of in (("one", one), ("two", two))]
+        with pytest.raises(CodeTooLargeError):
+            unpack(sources, back, limit=limit)
+        assert not any(back.iterdir())
+    with pytest.raises(CodeInvalidError, match="in the place of something else"):
+        unpack([(packed(tmp_path / "one", one), tree_hash(one)) for _ in range(2)], back)

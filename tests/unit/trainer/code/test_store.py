@@ -5,8 +5,19 @@ from pathlib import Path
 import pytest
 from tests.unit.trainer.code.test_archive import there, written
 
-from holdfast_train.code.store import copy, fetch, key_of, send
-from holdfast_train.code.tree import tree_hash
+from holdfast_protocol.dependencies import Dependencies, Package
+from holdfast_protocol.document import to_text
+from holdfast_train.code.store import (
+    copy,
+    fetch,
+    fetch_dependencies,
+    key_of,
+    list_key_of,
+    send,
+    size_of,
+    size_of_dependencies,
+)
+from holdfast_train.code.tree import content_hash, tree_hash
 from holdfast_train.errors import CodeInvalidError, CodeMissingError, StorageUnreachableError
 from holdfast_train.storage.folder import FolderStorage
 
@@ -61,6 +72,23 @@ def test_an_archive_of_another_folder(root: Path, tmp_path: Path) -> None:
     with pytest.raises(CodeInvalidError, match="is wanted"):
         fetch(storage, wanted, tmp_path / "back")
     assert not any((tmp_path / "back").iterdir())
+
+
+# Breaks if a rehearsal has the program of its job, and not its packages.
+def test_a_copy_with_packages(root: Path, tmp_path: Path) -> None:
+    source, target = FolderStorage(str(tmp_path / "store")), FolderStorage(str(tmp_path / "store/probes/one"))
+    program = written(root, {"train.py": (b"import extra", False)})
+    send(source, root, program)
+    (tmp_path / "packages").mkdir()
+    package = written(tmp_path / "packages", {"extra.py": (b"1", False)})
+    send(source, tmp_path / "packages", package)
+    content = to_text(Dependencies("3.11", packages=(Package("extra", "1.0", tree_hash(package), 1),))).encode()
+    source.put(list_key_of(content_hash(content)), content)
+    copy(source, target, tree_hash(program), content_hash(content))
+    (tmp_path / "back").mkdir()
+    fetch_dependencies(target, content_hash(content), tmp_path / "back")
+    assert (tmp_path / "back/extra.py").read_bytes() == b"1"
+    assert size_of_dependencies(target, content_hash(content)) == size_of(target, tree_hash(package))
 
 
 # Breaks if a rehearsal has another program than its job, or hides that the job has none.

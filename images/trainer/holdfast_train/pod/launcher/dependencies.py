@@ -13,6 +13,7 @@ from pathlib import Path
 
 from holdfast_protocol import variables
 from holdfast_protocol.dependencies import LIST_FILE, Dependencies, read_list
+from holdfast_protocol.document import DocumentError
 
 from .verdict_files import say
 
@@ -42,9 +43,10 @@ print(json.dumps(["%d.%d" % sys.version_info[:2], unmet]))
 
 def add_dependencies(environment: dict[str, str]) -> None:
     """Let the program find its packages, before those of the image, and their commands."""
-    folder = environment[variables.DEPENDENCIES_DIR]
+    folder = environment.get(variables.DEPENDENCIES_DIR, "")
     for name, first in (("PYTHONPATH", folder), ("PATH", f"{folder}/bin")):
-        environment[name] = f"{first}{os.pathsep}{environment[name]}" if environment.get(name) else first
+        rest = environment.get(name) or (os.defpath if name == "PATH" else "")
+        environment[name] = f"{first}{os.pathsep}{rest}" if rest else first
 
 
 def misfit(command: Sequence[str], environment: Mapping[str, str]) -> str | None:
@@ -52,7 +54,10 @@ def misfit(command: Sequence[str], environment: Mapping[str, str]) -> str | None
 
     If the command is not a program of Python, python3 of the image is asked, and what does not fit is only said.
     """
-    listed = read_list(Path(environment[variables.DEPENDENCIES_DIR], LIST_FILE).read_bytes())
+    try:
+        listed = read_list(Path(environment.get(variables.DEPENDENCIES_DIR, ""), LIST_FILE).read_bytes())
+    except (OSError, DocumentError) as error:
+        return f"the list of the packages cannot be read: {error}"
     python = interpreter(command, environment)
     found = _ask(python or sys.executable, listed, environment)
     if isinstance(found, str):
@@ -67,7 +72,10 @@ def misfit(command: Sequence[str], environment: Mapping[str, str]) -> str | None
 
 def interpreter(command: Sequence[str], environment: Mapping[str, str]) -> str | None:
     """The Python that runs the command, as its file says; None if it is not a program of Python."""
-    path = shutil.which(command[0], path=environment.get("PATH"))
+    words = list(command)
+    if Path(words[0]).name == "env":  # env NAME=VALUE COMMAND
+        words = [word for word in words[1:] if "=" not in word] or words
+    path = shutil.which(words[0], path=environment.get("PATH"))
     if path is None:
         return None
     if _is_python(path):
@@ -89,7 +97,7 @@ def _is_python(path: str) -> bool:
 
 def _ask(python: str, listed: Dependencies, environment: Mapping[str, str]) -> tuple[str, list[list[str]]] | str:
     """The version of this Python, and the unmet requirements, each with the version that is there; or what failed."""
-    wanted = [need.requirement for need in listed.of_image]
+    wanted = [need.requirement for need in listed.provided]
     try:
         answer = subprocess.run(
             [python, "-c", _QUESTION, *wanted],
@@ -115,7 +123,7 @@ def _problems(listed: Dependencies, version: str, unmet: Sequence[Sequence[str]]
             f"the packages of trainer.code.dependencies are compiled for Python {listed.python}, and the image has "
             f"{version}: run the command again with --python {version}"
         )
-    by = {need.requirement: need.by for need in listed.of_image}
+    by = {need.requirement: need.by for need in listed.provided}
     for requirement, there in unmet:
         has = f"the image has {there}" if there else "the image does not have it"
         found.append(

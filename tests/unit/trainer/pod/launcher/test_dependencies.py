@@ -87,6 +87,8 @@ def test_which_python_is_asked(tmp_path: Path) -> None:
     assert (verdict["outcome"], "may not fit: extra needs" in said) == ("completed", True)
     verdict, said = run(tmp_path, "extra-tool", **variables)
     assert (verdict["reason"], "tool" in said.splitlines()) == ("DependenciesDoNotFit", False)
+    verdict, said = run(tmp_path, "env", "A=1", "python3", "-c", "print('ran')", **variables)
+    assert (verdict["reason"], "ran" in said.splitlines()) == ("DependenciesDoNotFit", False)
     script = tmp_path / "script"
     script.write_text(f"#!{sys.executable}\nprint('ran')\n")
     script.chmod(0o755)
@@ -101,3 +103,15 @@ def test_a_python_that_cannot_answer(tmp_path: Path) -> None:
     verdict, said = run(tmp_path, "python3", "-c", "print('ran')", **variables)
     assert verdict["outcome"] == "completed"
     assert "trainer.code.dependencies were not compared with the image: RuntimeError: not today" in said
+
+
+# Breaks if a pod without a list ends without a verdict.
+def test_a_list_that_cannot_be_read(tmp_path: Path) -> None:
+    variables = pod(tmp_path)
+    for content in (b"{}", None):
+        (tmp_path / "dependencies" / LIST_FILE).unlink()
+        if content is not None:
+            (tmp_path / "dependencies" / LIST_FILE).write_bytes(content)
+        verdict, said = run(tmp_path, "python3", "-c", "print('ran')", **variables)
+        assert (verdict["reason"], "ran" in said.splitlines()) == ("DependenciesDoNotFit", False)
+        assert "the list of the packages cannot be read" in said
