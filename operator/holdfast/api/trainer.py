@@ -251,8 +251,8 @@ class Code(Model):
     dependencies: Sha256 | None = None
     """Hash of a list of Python packages that the program needs beside those of the image: the object
     code/{sha256}.json below checkpoint.storage. They are put into /dependencies of each pod, which comes first in
-    PYTHONPATH, and its folder bin first in PATH. A pod whose Python or whose torch they do not fit does not start the
-    program."""
+    PYTHONPATH, and its folder bin first in PATH. A program of Python does not start if they do not fit its version, or
+    the packages of the image."""
 
 
 class Tracking(Model):

@@ -134,14 +134,16 @@ class Visit:
         watch = asyncio.create_task(self._until_ended(pod))
         try:
             await asyncio.wait([talk, watch], return_when=asyncio.FIRST_COMPLETED)
-            if _has_succeeded(watch):
+            if watch.done():
+                watch.result()  # raises if the pods cannot be watched any more
                 await asyncio.wait([talk], timeout=_PATIENCE)  # its last words; those of a lost node never come
                 if not talk.done():
                     return None
             outcome = await talk
-            if outcome is None or outcome.code == _KILLED:
+            if outcome is None or outcome.code in (None, _KILLED):
                 await asyncio.wait([watch], timeout=_PATIENCE)
-                if _has_succeeded(watch):
+                if watch.done():
+                    watch.result()
                     return None
         finally:
             for task in (talk, watch):
@@ -183,7 +185,3 @@ class Visit:
 
     def _say(self, text: str) -> None:
         self._err.print(text, markup=False)
-
-
-def _has_succeeded(task: asyncio.Task[None]) -> bool:
-    return task.done() and task.exception() is None

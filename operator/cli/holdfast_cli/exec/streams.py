@@ -13,6 +13,8 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from holdfast_cli.errors import CliError
+
 _CHUNK: Final = 32 * 1024
 
 
@@ -24,12 +26,17 @@ async def read(fd: int) -> bytes:
 
 
 async def write(fd: int, data: bytes) -> None:
-    """Write all bytes to a file. Raises OSError."""
+    """Write all bytes to a file. Raises BrokenPipeError, CliError."""
     loop = asyncio.get_running_loop()
     while data:
         if not select.select([], [fd], [], 0)[1]:
             await _until(loop.add_writer, loop.remove_writer, fd)
-        data = data[os.write(fd, data[: select.PIPE_BUF]) :]  # as much as a pipe with room takes without a wait
+        try:
+            data = data[os.write(fd, data[: select.PIPE_BUF]) :]  # as much as a pipe with room takes without a wait
+        except BrokenPipeError:  # nobody reads any more: as of every command in a pipe
+            raise
+        except OSError as error:
+            raise CliError(f"the output of the command cannot be written: {error.strerror}") from error
 
 
 async def _until(add: Callable[..., Any], remove: Callable[[int], Any], fd: int) -> None:
