@@ -96,7 +96,7 @@ def _choose(found: Declared, image: ForImage, kept: Path) -> None:
 
 
 def _settings(folder: Path) -> Iterator[str]:
-    """What else decides which versions uv chooses in a folder, as far as it is there."""
+    """Settings beside the file that decide which versions uv chooses in a folder, as far as they are there."""
     for path in (folder / "uv.toml", folder / PROJECT):
         if path.exists():
             tables = read_toml(path, path.read_bytes())

@@ -61,7 +61,7 @@ class Unpacked:
             shutil.rmtree(self.root.parent)
             raise CliError(
                 f"files of {', '.join(changed)} were changed in {self.root}",
-                hint="run the command again: it makes them anew",
+                hint="run the command again, which makes new ones",
             )
         return every
 
