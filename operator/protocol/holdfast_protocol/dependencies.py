@@ -39,13 +39,9 @@ class Need:
 
 @dataclass(frozen=True)
 class Dependencies:
-    """All packages. `python`: for which version they were chosen, such as 3.11.
-
-    `only_python`: other versions cannot import some of them, because they are compiled.
-    """
+    """All packages. `python`: for which version they were chosen, such as 3.11. `provided`: what is of the image."""
 
     python: str = kind.text(REQUIRED, form=_PYTHON)
-    only_python: bool = kind.flag()
     provided: tuple[Need, ...] = kind.parts(Need, most=4 * MOST_PACKAGES)
     packages: tuple[Package, ...] = kind.parts(Package, most=MOST_PACKAGES)
     version: int = kind.version(VERSION, name="v")

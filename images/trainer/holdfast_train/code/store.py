@@ -107,7 +107,11 @@ def fetch_dependencies(storage: Storage, sha256: str, folder: Path) -> None:
     found = _decoded(content)
     archives = [(package.sha256, size_of(storage, package.sha256)) for package in found.packages]
     unpack(_opened(storage, archives), folder, limit=OF_DEPENDENCIES)
-    (folder / LIST_FILE).write_bytes(content)
+    try:
+        with (folder / LIST_FILE).open("xb") as opened:
+            opened.write(content)
+    except FileExistsError as error:
+        raise CodeInvalidError(f"a package has a file {LIST_FILE}, which is Holdfast's") from error
 
 
 def _read_list(storage: Storage, sha256: str) -> bytes:

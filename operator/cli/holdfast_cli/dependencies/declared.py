@@ -8,20 +8,27 @@ from pathlib import Path
 from typing import Any, Final
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from holdfast_cli.errors import CliError, ExitCode, unreadable
 
 NONE: Final = "none"
 LOCK, PROJECT, REQUIREMENTS = "uv.lock", "pyproject.toml", "requirements.txt"
-_INCLUDES: Final = ("-r", "--requirement", "-c", "--constraint")
+NOT_READ: Final = ("poetry.lock", "Pipfile", "setup.py", "setup.cfg", "environment.yml")
+_REQUIRES: Final = ("-r", "--requirement")
+_INCLUDES: Final = (*_REQUIRES, "-c", "--constraint")
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Dependencies of a folder. `path`: of the file that names them. `files`: that one and those it includes."""
+    """Dependencies of a folder. `path`: of the file that names them. `files`: that one and those it includes.
+
+    `constraints`: those of the files that require nothing by themselves.
+    """
 
     path: Path
     files: dict[Path, bytes]
+    constraints: frozenset[Path] = frozenset()
 
     @property
     def is_lock(self) -> bool:
@@ -48,8 +55,16 @@ class Declared:
             listed = _project(self.path, self.files[self.path]).get("dependencies")
             yield from [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
             return
-        for content in self.files.values():
-            yield from filter(None, map(_stripped, _lines(content)))
+        for path, content in self.files.items():
+            if path not in self.constraints:
+                yield from filter(None, map(_stripped, _lines(content)))
+
+    def direct(self) -> frozenset[str]:
+        """The names that the project of a lock requires directly."""
+        project = self.path.with_name(PROJECT)
+        content = project.read_bytes() if project.exists() else b""
+        listed = _project(project, content).get("dependencies") or ()
+        return frozenset(canonicalize_name(Requirement(one).name) for one in listed)
 
 
 def declared(root: Path, chosen: str | None) -> Declared | None:
@@ -62,20 +77,27 @@ def declared(root: Path, chosen: str | None) -> Declared | None:
         return None
     if chosen is not None:
         path = (root / chosen).resolve()
-        return Declared(path, _read_all(path, f"--deps: {path}"))
+        if path.suffix in (".py", ".cfg", ".yml", ".yaml"):
+            allowed = f"{LOCK}, {PROJECT} or a file of requirements"
+            raise CliError(f"--deps: {path} cannot be read for packages; allowed: {allowed}", code=ExitCode.USAGE)
+        return _read_all(path, f"--deps: {path}")
     for path in (root.resolve() / name for name in (LOCK, PROJECT, REQUIREMENTS)):
         if path.exists():
-            found = Declared(path, _read_all(path, str(path)))
+            found = _read_all(path, str(path))
             if found.is_lock or any(found.lines()):
                 return found
     return None
 
 
-def is_unknown(root: Path) -> bool:
-    """True if only a build of the project tells its dependencies. CliError if its file cannot be read."""
+def not_read(root: Path) -> list[str]:
+    """Files of the folder that may name dependencies and are not read. CliError if its project cannot be read."""
     path = root / PROJECT
-    dynamic = _project(path, path.read_bytes()).get("dynamic") if path.exists() else None
-    return isinstance(dynamic, list) and "dependencies" in dynamic
+    content = path.read_bytes() if path.exists() else b""
+    dynamic, tool = _project(path, content).get("dynamic"), read_toml(path, content).get("tool")
+    is_built = isinstance(dynamic, list) and "dependencies" in dynamic
+    is_poetry = isinstance(tool, dict) and "dependencies" in (tool.get("poetry") or {})
+    found = [name for name in NOT_READ if (root / name).exists()]
+    return [PROJECT, *found] if is_built or is_poetry else found
 
 
 def read_toml(path: Path, content: bytes) -> dict[str, Any]:
@@ -91,9 +113,10 @@ def _project(path: Path, content: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _read_all(path: Path, named: str) -> dict[Path, bytes]:
+def _read_all(path: Path, named: str) -> Declared:
     """The file, and those that it includes, each once."""
     found: dict[Path, bytes] = {}
+    required = {path}
     waiting = [(path, named)]
     while waiting:
         one, words = waiting.pop()
@@ -104,15 +127,19 @@ def _read_all(path: Path, named: str) -> dict[Path, bytes]:
         except OSError as error:
             raise unreadable(words, error) from error
         if one.suffix not in (".toml", ".lock"):
-            waiting += [((one.parent / name).resolve(), f"{one}: {name}") for name in _included(found[one])]
-    return found
+            for name, is_required in _included(found[one]):
+                other = (one.parent / name).resolve()
+                waiting.append((other, f"{one}: {name}"))
+                if is_required and one in required:
+                    required.add(other)
+    return Declared(path, found, frozenset(found.keys() - required))
 
 
 def _lines(content: bytes) -> list[str]:
     return content.decode("utf-8-sig", errors="replace").replace("\\\r\n", " ").replace("\\\n", " ").splitlines()
 
 
-def _included(content: bytes) -> Iterator[str]:
+def _included(content: bytes) -> Iterator[tuple[str, bool]]:
     for line in _lines(content):
         if not line.lstrip().startswith("-"):
             continue
@@ -123,7 +150,7 @@ def _included(content: bytes) -> Iterator[str]:
         option, _, name = words[0].partition("=")
         name = name or "".join(words[1:2])
         if option in _INCLUDES and name and "://" not in name:
-            yield name
+            yield name, option in _REQUIRES
 
 
 def _stripped(line: str) -> str:

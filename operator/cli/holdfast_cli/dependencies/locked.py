@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Final
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, is_normalized_name
 
 from holdfast_cli.dependencies.declared import PROJECT, Declared, read_toml
 from holdfast_cli.dependencies.uv import run_uv
@@ -20,6 +20,7 @@ from holdfast_cli.errors import CliError, ExitCode
 from holdfast_protocol.dependencies import Need
 
 PROVIDED: Final = ("torch", "torchvision", "torchaudio", "triton")  # what an image has for its accelerators
+OURS: Final = ("holdfast-train", "holdfast-protocol")  # an image has them as well
 PLATFORM: Final = "x86_64-manylinux_2_28"
 _NEWEST: Final = 99  # of the last number of a version of Python, which nobody names
 
@@ -34,9 +35,8 @@ class ForImage:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Of uv: only wheels for this Python and this platform."""
-        wheels = ("--python-platform", self.platform, "--only-binary", ":all:")
-        return ("--python", sys.executable, "--python-version", self.python, *wheels)
+        """Of uv: packages for this Python and this platform."""
+        return ("--python", sys.executable, "--python-version", self.python, "--python-platform", self.platform)
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -48,21 +48,30 @@ class ForImage:
 class Locked:
     """Versions with hashes, in the form of requirements.txt, which counts in `folder`.
 
-    `provided`: what is directly required of the image.
+    `provided`: what is directly required of the image. `extras`: those that are directly required, by package.
     """
 
     text: str
     folder: Path
     provided: tuple[Need, ...]
+    extras: Mapping[str, frozenset[str]]
 
     def key(self, image: ForImage) -> str:
         """The same for the same list."""
         return digest(self.text, *image.facts, *(f"{need.by} {need.requirement}" for need in self.provided))
 
 
-def canonical(names: Iterable[str]) -> frozenset[str]:
-    """Names of packages as they are compared."""
-    return frozenset(map(canonicalize_name, names))
+def for_image(python: str | None, platform: str | None, provided: Iterable[str] | None) -> ForImage:
+    """What a person says of the image; None: the version of this Python, and the defaults. CliError if it is wrong."""
+    platform = platform or PLATFORM
+    if "linux" not in platform:
+        raise CliError(f"--platform {platform}: pods run on Linux", code=ExitCode.USAGE, hint=f"such as {PLATFORM}")
+    names = (*(PROVIDED if provided is None else provided), *OURS)
+    for name in names:
+        if not is_normalized_name(canonicalize_name(name)):
+            raise CliError(f"--provided {name} is not the name of a package", code=ExitCode.USAGE, hint="such as torch")
+    python = python or f"{sys.version_info.major}.{sys.version_info.minor}"
+    return ForImage(python, platform, frozenset(map(canonicalize_name, names)))
 
 
 def lock(found: Declared, image: ForImage, folder: Path, *, upgrade: bool = False) -> Locked:
@@ -78,7 +87,8 @@ def lock(found: Declared, image: ForImage, folder: Path, *, upgrade: bool = Fals
             _choose(found, image, kept)
         text, pins = kept.read_text(), found.requirements()
     _refuse_local(text)
-    return Locked(text, where, tuple(needs(pins, image, found.path.name)))
+    direct = tuple(pins)
+    return Locked(text, where, tuple(needs(direct, image, found.path.name)), extras_of(direct))
 
 
 def _choose(found: Declared, image: ForImage, kept: Path) -> None:
@@ -119,7 +129,15 @@ def _exported(found: Declared, image: ForImage) -> tuple[str, Iterable[Requireme
     def text(*options: str) -> str:
         return run_uv(*export, *options, folder=found.path.parent, doing=f"read {found.path}")
 
-    return text(*pruned), (Requirement(line) for line in text("--no-hashes").splitlines() if "==" in line)
+    pins = (Requirement(line) for line in text("--no-hashes").splitlines() if "==" in line)
+    direct = found.direct()
+    return text(*pruned), (_without_build(pin) for pin in pins if canonicalize_name(pin.name) in direct)
+
+
+def _without_build(pin: Requirement) -> Requirement:
+    """torch==2.9.1+cu128 as torch==2.9.1: an image may have it for another CUDA."""
+    pin.specifier = SpecifierSet(",".join(str(one).partition("+")[0] for one in pin.specifier))
+    return pin
 
 
 def _refuse_local(text: str) -> None:
@@ -136,17 +154,26 @@ def _refuse_local(text: str) -> None:
             )
 
 
-def needs(requirements: Iterable[Requirement], image: ForImage, by: str) -> Iterator[Need]:
-    """Those requirements that the image must meet, in a pod and without extras."""
+def needs(requirements: Iterable[Requirement], image: ForImage, by: str, extras: Iterable[str] = ()) -> Iterator[Need]:
+    """Those requirements that the image must meet, in a pod. `extras`: of the package that requires them."""
     for one in requirements:
-        if canonicalize_name(one.name) in image.provided and _applies(one, image):
+        if canonicalize_name(one.name) in image.provided and any(_applies(one, image, it) for it in ("", *extras)):
             yield Need(f"{one.name}{one.specifier}", by)
 
 
-def _applies(requirement: Requirement, image: ForImage) -> bool:
+def extras_of(requirements: Iterable[Requirement]) -> dict[str, frozenset[str]]:
+    """Which extras are required, by canonical name."""
+    found: dict[str, frozenset[str]] = {}
+    for one in requirements:
+        name = canonicalize_name(one.name)
+        found[name] = found.get(name, frozenset()) | one.extras
+    return found
+
+
+def _applies(requirement: Requirement, image: ForImage, extra: str) -> bool:
     machine = image.platform.partition("-")[0]
     pod = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": machine}
-    version = {"python_version": image.python, "python_full_version": f"{image.python}.0", "extra": ""}
+    version = {"python_version": image.python, "python_full_version": f"{image.python}.0", "extra": extra}
     return requirement.marker is None or requirement.marker.evaluate({**pod, **version})
 
 

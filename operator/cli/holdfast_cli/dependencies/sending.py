@@ -1,6 +1,5 @@
 """Dependencies from a folder of a program to the storage of its job."""
 
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,8 +11,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from rich.text import Text
 
 from holdfast_cli.cache import cache_dir
-from holdfast_cli.dependencies.declared import declared, is_unknown
-from holdfast_cli.dependencies.locked import PLATFORM, PROVIDED, ForImage, canonical, lock
+from holdfast_cli.dependencies.declared import declared, not_read
+from holdfast_cli.dependencies.locked import for_image, lock
 from holdfast_cli.dependencies.unpacked import Unpacked, unpack
 from holdfast_cli.errors import CliError
 from holdfast_train.code import store
@@ -35,25 +34,16 @@ class Wish:
     provided: Sequence[str] | None = None
     upgrade: bool = False
 
-    @property
-    def image(self) -> ForImage:
-        """For what they are chosen. Without a word on Python: for the version of this one."""
-        python = self.python or f"{sys.version_info.major}.{sys.version_info.minor}"
-        provided = PROVIDED if self.provided is None else self.provided
-        return ForImage(python, self.platform or PLATFORM, canonical(provided))
-
 
 def prepare(root: Path, wish: Wish, err: Console) -> Unpacked | None:
     """The packages that the folder `root` needs, on this machine; None if it names none. CliError."""
     found = declared(root, wish.file)
     if found is None:
-        if wish.file is None and is_unknown(root):
-            words = (
-                "pyproject.toml tells its dependencies only to a build: no packages are sent; --deps FILE names them"
-            )
-            err.print(Text(words), soft_wrap=True)
+        if wish.file is None and (files := not_read(root)):
+            words = f"no packages are sent: {', '.join(files)} {'is' if len(files) == 1 else 'are'} not read for them"
+            err.print(Text(f"{words}; --deps names a file of requirements"), soft_wrap=True)
         return None
-    cache, image = cache_dir() / "dependencies", wish.image
+    cache, image = cache_dir() / "dependencies", for_image(wish.python, wish.platform, wish.provided)
     try:
         for part in (LOCKS, PACKAGES, SENT):
             (cache / part).mkdir(parents=True, exist_ok=True)

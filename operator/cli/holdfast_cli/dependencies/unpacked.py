@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,11 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from packaging.requirements import Requirement
-from packaging.tags import parse_tag
+from packaging.tags import Tag, parse_tag
 from packaging.utils import canonicalize_name
 from rich.console import Console
 
-from holdfast_cli.dependencies.locked import ForImage, Locked, needs
+from holdfast_cli.dependencies.locked import ForImage, Locked, extras_of, needs
 from holdfast_cli.dependencies.uv import run_uv
 from holdfast_cli.errors import CliError
 from holdfast_protocol.dependencies import LIST_FILE, Dependencies, Package, read_list
@@ -26,8 +27,10 @@ from holdfast_train.errors import CodeError
 
 FILES, LIST = "files", "list.json"
 BIN: Final = "bin/"
+_OF_UV: Final = "uv_cache.json"  # has times of files
 _ENV: Final = b"#!/usr/bin/env python3\n"
 _SHELL: Final = b"#!/bin/sh\n'''exec' "  # how a long path of Python is written, up to the line with three quotes
+_OF_PYTHON: Final = sys.stdlib_module_names | {"sitecustomize", "usercustomize"}
 _SCRIPT: Final = """import sys
 from {module} import {first}
 
@@ -55,7 +58,10 @@ class Unpacked:
 
     def packages(self) -> list[tuple[Package, list[Entry]]]:
         """Each package with its files. CliError if a file was changed since: then all are forgotten."""
-        found = {_name(one): _entries(self.root, paths) for one, paths in _by_package(self.root)}
+        try:
+            found = {_name(one): _entries(self.root, paths) for one, paths in _by_package(self.root)}
+        except OSError:
+            found = {}
         every = [(package, found.get(package.name, [])) for package in self.listed.packages]
         if changed := [package.name for package, files in every if tree_hash(files) != package.sha256]:
             shutil.rmtree(self.root.parent)
@@ -69,7 +75,7 @@ class Unpacked:
 def unpack(locked: Locked, image: ForImage, cache: Path, err: Console) -> Unpacked:
     """Download and unpack what is locked, or take it from `cache`. Raises CliError, OSError."""
     place = cache / locked.key(image)
-    if not place.exists():
+    if not _is_whole(place):
         with tempfile.TemporaryDirectory(dir=cache) as made:
             whole = Path(made, "whole")
             (whole / FILES).mkdir(parents=True)
@@ -83,6 +89,16 @@ def unpack(locked: Locked, image: ForImage, cache: Path, err: Console) -> Unpack
     return Unpacked(place / FILES, (place / LIST).read_bytes())
 
 
+def _is_whole(place: Path) -> bool:
+    """True if the list is there, and can be read. A broken one is removed."""
+    try:
+        read_list((place / LIST).read_bytes())
+    except (OSError, DocumentError):
+        shutil.rmtree(place, ignore_errors=True)
+        return False
+    return True
+
+
 def _fill(root: Path, locked: Locked, image: ForImage, err: Console) -> None:
     # A copy: uv would link files of its cache, and an edit of another environment would change these.
     run_uv(
@@ -94,8 +110,10 @@ def _fill(root: Path, locked: Locked, image: ForImage, err: Console) -> None:
     )
     (root / ".lock").unlink(missing_ok=True)  # of uv
     for one in _distributions(root):
+        _refuse_built_here(one, image)
         _make_portable(root, one)
     _refuse_strays(root)
+    _refuse_hidden(root)
 
 
 def _distributions(root: Path) -> list[Distribution]:
@@ -127,12 +145,14 @@ def _make_portable(root: Path, one: Distribution) -> None:
 
     RECORD has no hashes of commands then. Both become the same on every machine.
     """
-    points = {point.name: point for point in one.entry_points.select(group="console_scripts")}
+    points = {point.name: point for point in one.entry_points if point.group in ("console_scripts", "gui_scripts")}
     for path in _paths(one):
         if path.startswith(BIN):
             _make_command(root / path, points.get(path.removeprefix(BIN)))
     record = next(root / path for path in _paths(one) if path.endswith(".dist-info/RECORD"))
-    lines = sorted(record.read_text().splitlines())
+    own = record.with_name(_OF_UV)
+    own.unlink(missing_ok=True)
+    lines = sorted(line for line in record.read_text().splitlines() if f"/{_OF_UV}," not in line)
     record.write_text("".join(f"{_without_hash(line)}\n" for line in lines))
 
 
@@ -151,6 +171,31 @@ def _make_command(file: Path, point: EntryPoint | None) -> None:
         file.write_bytes(_ENV + line[2])
 
 
+def _refuse_built_here(one: Distribution, image: ForImage) -> None:
+    """CliError if a package had no wheel for the pod, and was built on this machine for this machine."""
+    platforms = {tag.platform for tag in _tags(one)}
+    if platforms and not any(name == "any" or name.startswith(("manylinux", "musllinux")) for name in platforms):
+        raise CliError(
+            f"the package {_name(one)} {one.version} has no wheel for {image.platform}", hint="put it into the image"
+        )
+
+
+def _tags(one: Distribution) -> Iterator[Tag]:
+    for line in (one.read_text("WHEEL") or "").splitlines():
+        if line.startswith("Tag:"):
+            yield from parse_tag(line.removeprefix("Tag:").strip())
+
+
+def _refuse_hidden(root: Path) -> None:
+    """CliError if a package would hide a module of Python itself: PYTHONPATH comes before those."""
+    hidden = {path.name.partition(".")[0] for path in root.iterdir()} & _OF_PYTHON
+    if hidden:
+        raise CliError(
+            f"packages would hide these modules of Python: {', '.join(sorted(hidden))}",
+            hint="Python has them itself: leave the packages out that bring them, such as enum34 or dataclasses",
+        )
+
+
 def _refuse_strays(root: Path) -> None:
     """CliError if a file belongs to no package, and so would not be sent, or is missing."""
     known = {path for one in _distributions(root) for path in _paths(one)}
@@ -164,16 +209,19 @@ def _refuse_strays(root: Path) -> None:
 
 def _listed(root: Path, locked: Locked, image: ForImage) -> bytes:
     """The list of the packages. CliError if no pod would take it."""
-    packages, found, is_compiled, files = [], set(locked.provided), False, 0
+    packages, found, files, extras = [], set(locked.provided), 0, dict(locked.extras)
+    for one in _distributions(root):
+        for name, more in extras_of(map(Requirement, one.requires or ())).items():
+            extras[name] = extras.get(name, frozenset()) | more
     for one, paths in _by_package(root):
         entries = _entries(root, paths)
         _check(_name(one), entries)
         packages.append(Package(_name(one), one.version, tree_hash(entries), sum(entry.size for entry in entries)))
-        found.update(needs(map(Requirement, one.requires or ()), image, _name(one)))
-        is_compiled = is_compiled or _is_compiled(one)
+        required = map(Requirement, one.requires or ())
+        found.update(needs(required, image, _name(one), extras.get(_name(one), ())))
         files += len(entries)
     ordered = sorted(found, key=lambda need: (need.by, need.requirement))
-    content = to_text(Dependencies(image.python, is_compiled, tuple(ordered), tuple(packages))).encode()
+    content = to_text(Dependencies(image.python, tuple(ordered), tuple(packages))).encode()
     try:
         check_size(files, sum(package.size for package in packages), OF_DEPENDENCIES)
         read_list(content)
@@ -199,10 +247,3 @@ def _entry(file: Path, path: str) -> Entry:
     with file.open("rb") as opened:
         status = os.fstat(opened.fileno())
         return Entry(path, kind_of(status), status.st_size, hashlib.file_digest(opened, "sha256").hexdigest())
-
-
-def _is_compiled(one: Distribution) -> bool:
-    """True if it is built for one version of Python. What is built with abi3 is for later ones too."""
-    lines = (one.read_text("WHEEL") or "").splitlines()
-    tags = (tag for line in lines if line.startswith("Tag:") for tag in parse_tag(line.removeprefix("Tag:").strip()))
-    return any(tag.abi.startswith("cp") or (tag.abi == "none" and tag.interpreter.startswith("cp")) for tag in tags)

@@ -11,6 +11,7 @@ from typing import Final
 
 from holdfast_cli.errors import CliError
 
+HINT: Final = "--deps none sends no dependencies"
 _LINES: Final = 30  # of what uv says in an error
 _OWN: Final = {"UV_COMPILE_BYTECODE": "0", "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "0"}
 
@@ -32,7 +33,8 @@ def run_uv(*arguments: str, folder: Path, doing: str, said: str = "", is_shown: 
     )
     if done.returncode != 0:
         why = "\n".join((done.stderr or b"").decode(errors="replace").strip().splitlines()[-_LINES:])
-        raise CliError(f"uv could not {doing}{f': {why}' if why else ''}", hint="--deps none sends no dependencies")
+        hint = "this uv is too old: pip install --upgrade uv" if "unexpected argument" in why else HINT
+        raise CliError(f"uv could not {doing}{f': {why}' if why else ''}", hint=hint)
     return done.stdout.decode()
 
 

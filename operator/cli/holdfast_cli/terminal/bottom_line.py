@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from rich.text import Text
@@ -59,6 +60,8 @@ class BottomLine:
         words = self._words()
         if words is None:
             return b""
+        with suppress(OSError):  # COLUMNS may be of another terminal
+            self._console.width = os.get_terminal_size(self._out.fileno()).columns or self._console.width
         with self._console.capture() as shown:
             self._console.print(words, end="", no_wrap=True, overflow="ellipsis")
         return _KEEP + _PLAIN + shown.get().encode() + _BACK

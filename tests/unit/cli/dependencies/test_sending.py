@@ -71,7 +71,7 @@ def test_what_is_locked(index: Path, root: Path) -> None:
     found, said = prepared(root)
     assert versions(found) == {"shapes": "1.0", "trainkit": "2.0"}
     listed = found.listed
-    assert (listed.python, listed.only_python) == (HERE, False)
+    assert listed.python == HERE
     assert listed.provided == (Need("torch==2.9.1", "requirements.txt"), Need("torch>=2.0", "trainkit"))
     assert "2 packages of requirements.txt" in said
     assert f"for Python {HERE} on x86_64-manylinux_2_28" in said
@@ -200,14 +200,41 @@ def test_packages_that_cannot_be_had(index: Path, root: Path, what: str) -> None
     assert "--deps none" in raised.value.hint
 
 
-# Breaks if a pod with another Python imports what is compiled for this one, or if abi3 is refused there.
-def test_what_is_compiled(index: Path, root: Path) -> None:
+# Breaks if a package that has wheels for other machines alone, or was built here, goes into a pod.
+def test_wheels_of_other_machines(index: Path, root: Path) -> None:
     (root / "requirements.txt").write_text("fast\n")
     make_wheel(index, "fast", "1.0", {"fast.py": ""}, tag="cp38-abi3-manylinux_2_17_x86_64")
-    assert not prepared(root)[0].listed.only_python
+    assert versions(prepared(root)[0]) == {"fast": "1.0"}
     make_wheel(index, "fast", "1.1", {"fast.py": ""}, tag="cp312-cp312-manylinux_2_17_x86_64")
-    listed = prepared(root, python="3.12", upgrade=True)[0].listed
-    assert (listed.python, listed.only_python) == ("3.12", True)
+    found = prepared(root, python="3.12", upgrade=True)[0]
+    assert (found.listed.python, versions(found)) == ("3.12", {"fast": "1.1"})
+    make_wheel(index, "fast", "1.2", {"fast.py": ""}, tag="py3-none-linux_x86_64")
+    with pytest.raises(CliError, match=r"the package fast 1.2 has no wheel for x86_64-manylinux_2_28"):
+        prepared(root, upgrade=True)
+    with pytest.raises(CliError, match="--platform windows: pods run on Linux"):
+        prepared(root, platform="windows")
+    with pytest.raises(CliError, match="--provided torch==2 is not the name of a package"):
+        prepared(root, provided=["torch==2"])
+
+
+# Breaks if every Python of a pod, Holdfast's too, imports a package in place of a module of Python.
+def test_a_package_that_hides_a_module_of_python(index: Path, root: Path) -> None:
+    make_wheel(index, "enum34", "1.0", {"enum/__init__.py": ""})
+    (root / "requirements.txt").write_text("enum34\n")
+    with pytest.raises(CliError, match="packages would hide these modules of Python: enum"):
+        prepared(root)
+
+
+# Breaks if what an extra needs of the image is not compared, or if what only a constraint names is.
+def test_extras_and_constraints(index: Path, root: Path) -> None:
+    make_wheel(index, "withextra", "1.0", {"withextra.py": ""}, requires=["torch>=9; extra == 'gpu'", "shapes"])
+    (root / "constraints.txt").write_text("torchvision==5\nshapes<1.1\n")
+    (root / "requirements.txt").write_text("withextra[gpu]\n-c constraints.txt\n")
+    found, _ = prepared(root)
+    assert found.listed.provided == (Need("torch>=9", "withextra"),)
+    assert versions(found)["shapes"] == "1.0"
+    (root / "requirements.txt").write_text("withextra\n")
+    assert prepared(root)[0].listed.provided == ()
 
 
 # Breaks if packages that the image does not have cannot be sent, or if others cannot be taken from it.
@@ -335,9 +362,12 @@ def test_a_lock_that_does_not_fit(index: Path, root: Path) -> None:
 def test_dependencies_that_only_a_build_knows(index: Path, root: Path) -> None:
     (root / "requirements.txt").unlink()
     (root / "pyproject.toml").write_text('[project]\nname = "p"\ndynamic = ["dependencies"]\n')
+    (root / "setup.py").touch()
     said = io.StringIO()
     assert prepare(root, Wish(), Console(file=said, width=200)) is None
-    assert "pyproject.toml tells its dependencies only to a build: no packages are sent" in said.getvalue()
+    assert "no packages are sent: pyproject.toml, setup.py are not read for them" in said.getvalue()
+    with pytest.raises(CliError, match=r"setup.py cannot be read for packages; allowed: uv.lock"):
+        prepared(root, file="setup.py")
 
 
 # Breaks if a command of a package that is written in another way than most names the Python of this machine.
@@ -354,7 +384,7 @@ def test_commands_of_all_kinds(index: Path, root: Path, monkeypatch: pytest.Monk
     plain, _ = prepared(root)
     monkeypatch.setenv("HOLDFAST_CACHE", str(tmp_path / "other"))
     monkeypatch.setattr("holdfast_cli.dependencies.locked.sys", SimpleNamespace(executable=str(long / "python")))
-    other, _ = prepared(root)
+    other, _ = prepared(root, python=HERE)
     assert plain.sha256 == other.sha256
     for name, shown in (("odd-text", "odd"), ("odd-shell", "shell"), ("odd-run", "run")):
         env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": str(other.root)}

@@ -20,24 +20,27 @@ from .verdict_files import say
 DO_NOT_FIT = "DependenciesDoNotFit"
 SECONDS = 60.0  # for an interpreter to answer: the image may be on a slow disk
 HEAD = 256  # bytes of a script in which its interpreter is named
-# Asks Python for its version, and which requirements its packages do not meet.
+# Asks Python for its version, and which requirements its packages do not meet; null if it cannot compare versions.
 _QUESTION = """
 import json, sys
-from importlib.metadata import PackageNotFoundError, version
+python, unmet = "%d.%d" % sys.version_info[:2], []
 try:
-    from packaging.requirements import Requirement
-except ImportError:
-    from pip._vendor.packaging.requirements import Requirement
-unmet = []
-for text in sys.argv[1:]:
-    needed = Requirement(text)
+    from importlib.metadata import PackageNotFoundError, version
     try:
-        found = version(needed.name)
-    except PackageNotFoundError:
-        found = None
-    if found is None or not needed.specifier.contains(found, prereleases=True):
-        unmet.append([text, found])
-print(json.dumps(["%d.%d" % sys.version_info[:2], unmet]))
+        from packaging.requirements import Requirement
+    except ImportError:
+        from pip._vendor.packaging.requirements import Requirement
+    for text in sys.argv[1:]:
+        needed = Requirement(text)
+        try:
+            found = version(needed.name)
+        except PackageNotFoundError:
+            found = None
+        if found is None or not needed.specifier.contains(found, prereleases=True):
+            unmet.append([text, found])
+except ImportError:
+    unmet = None
+print(json.dumps([python, unmet]))
 """
 
 
@@ -63,7 +66,10 @@ def misfit(command: Sequence[str], environment: Mapping[str, str]) -> str | None
     if isinstance(found, str):
         say(f"trainer.code.dependencies were not compared with the image: {found}")
         return None
-    text = "; ".join(_problems(listed, *found))
+    version, unmet = found
+    if unmet is None:
+        say("the packages of the image were not compared: it has neither packaging nor pip")
+    text = "; ".join(_problems(listed, version, unmet or []))
     if text and python is None:
         say(f"trainer.code.dependencies may not fit: {text}")
         return None
@@ -95,7 +101,7 @@ def _is_python(path: str) -> bool:
     return Path(path).resolve().name.startswith("python")
 
 
-def _ask(python: str, listed: Dependencies, environment: Mapping[str, str]) -> tuple[str, list[list[str]]] | str:
+def _ask(python: str, listed: Dependencies, environment: Mapping[str, str]) -> tuple[str, list[list[str]] | None] | str:
     """The version of this Python, and the unmet requirements, each with the version that is there; or what failed."""
     wanted = [need.requirement for need in listed.provided]
     try:
@@ -107,7 +113,7 @@ def _ask(python: str, listed: Dependencies, environment: Mapping[str, str]) -> t
             capture_output=True,
             timeout=SECONDS,
         )
-        found: tuple[str, list[list[str]]] = tuple(json.loads(answer.stdout))
+        found: tuple[str, list[list[str]] | None] = tuple(json.loads(answer.stdout))
     except subprocess.CalledProcessError as error:
         lines: list[str] = error.stderr.decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else "no answer"
@@ -118,9 +124,9 @@ def _ask(python: str, listed: Dependencies, environment: Mapping[str, str]) -> t
 
 def _problems(listed: Dependencies, version: str, unmet: Sequence[Sequence[str]]) -> list[str]:
     found = []
-    if listed.only_python and version != listed.python:
+    if version != listed.python:
         found.append(
-            f"the packages of trainer.code.dependencies are compiled for Python {listed.python}, and the image has "
+            f"the packages of trainer.code.dependencies were chosen for Python {listed.python}, and the image has "
             f"{version}: run the command again with --python {version}"
         )
     by = {need.requirement: need.by for need in listed.provided}

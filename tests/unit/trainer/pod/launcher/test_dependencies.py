@@ -16,14 +16,14 @@ HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 OTHER = "3.9" if HERE != "3.9" else "3.10"
 
 
-def pod(folder: Path, python: str = HERE, needs: tuple[str, ...] = (), *, only_python: bool = False) -> dict[str, Any]:
+def pod(folder: Path, python: str = HERE, needs: tuple[str, ...] = ()) -> dict[str, Any]:
     """The variables of a pod with a package `extra`, its command, and a list."""
     place = folder / "dependencies"
     (place / "bin").mkdir(parents=True)
     (place / "extra.py").write_text("NAME = 'of the folder'\n")
     (place / "bin/extra-tool").write_text("#!/usr/bin/env python3\nimport extra; print('tool', extra.NAME)\n")
     (place / "bin/extra-tool").chmod(0o755)
-    listed = Dependencies(python, only_python, tuple(Need(one, "extra") for one in needs))
+    listed = Dependencies(python, tuple(Need(one, "extra") for one in needs))
     (place / LIST_FILE).write_text(to_text(listed))
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return {"dependencies": "0" * 64, "HOLDFAST_DEPENDENCIES_DIR": str(place), "HOLDFAST_JOB": "", "PATH": path}
@@ -47,14 +47,24 @@ def test_the_program_finds_its_packages(tmp_path: Path) -> None:
     assert said.splitlines()[-2:] == ["of the folder", "tool of the folder"]
 
 
-# Breaks if compiled packages are imported by another Python, which crashes, or if others are refused there.
-@pytest.mark.parametrize("only_python", [True, False])
-def test_another_python(tmp_path: Path, only_python: bool) -> None:
-    verdict, said = run(tmp_path, "python3", "-c", "print('ran')", **pod(tmp_path, OTHER, only_python=only_python))
-    assert ("ran" in said) != only_python
-    if only_python:
-        assert (verdict["outcome"], verdict["reason"]) == ("misconfigured", "DependenciesDoNotFit")
-        assert f"compiled for Python {OTHER}, and the image has {HERE}: run the command again with --python" in said
+# Breaks if packages that were chosen for one Python are imported by another.
+def test_another_python(tmp_path: Path) -> None:
+    verdict, said = run(tmp_path, "python3", "-c", "print('ran')", **pod(tmp_path, OTHER))
+    assert "ran" not in said.splitlines()
+    assert (verdict["outcome"], verdict["reason"]) == ("misconfigured", "DependenciesDoNotFit")
+    assert (
+        f"were chosen for Python {OTHER}, and the image has {HERE}: run the command again with --python {HERE}" in said
+    )
+
+
+# Breaks if the version of Python is not compared because versions of packages cannot be.
+def test_a_python_that_cannot_compare_versions(tmp_path: Path) -> None:
+    variables = pod(tmp_path, OTHER, needs=("numpy<1",))
+    for name in ("packaging", "pip"):
+        (tmp_path / f"dependencies/{name}.py").write_text("raise ImportError\n")
+    verdict, said = run(tmp_path, "python3", "-c", "print('ran')", **variables)
+    assert (verdict["reason"], "numpy" in str(verdict["message"])) == ("DependenciesDoNotFit", False)
+    assert "the packages of the image were not compared: it has neither packaging nor pip" in said
 
 
 # Breaks if a program runs with another torch than its packages need, or with none.
