@@ -22,7 +22,10 @@ COMMANDS: Final[dict[str, Place | Plugin]] = {
         "holdfast_cli.jobs.watch:watch",
         "Show jobs live: phase, tier, node, step, loss, ETA, attempts and events.",
     ),
-    "list": Place("holdfast_cli.jobs.watch:list_jobs", "Show all jobs once."),
+    "list": Place(
+        "holdfast_cli.jobs.watch:list_jobs",
+        "Show all jobs once: phase, tier, node, step, loss, ETA and attempts.",
+    ),
     "describe": Place(
         "holdfast_cli.jobs.describe:describe",
         "Show the state of a job, its reason, its past, and what happens next.",
