@@ -183,18 +183,21 @@ def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_a_training_that_is_stopped_is_ended_as_stalled(tmp_path: Path) -> None:
     pulses = tmp_path / "verdicts"
-    more = {"stall": Stall(2), "HOLDFAST_VERDICT_DIR": str(pulses)}
+    more = {
+        "stall": Stall(5),  # a busy machine may give it no time for some seconds
+        "HOLDFAST_VERDICT_DIR": str(pulses),
+    }
     command = stub_command("--steps=1000000", "--step-seconds=0.05")
     pod = Pod(tmp_path, command, **variables(f"file://{tmp_path}/prefix", **more))
     try:
-        wait_for(lambda: any(one.step for one in read_pulses(str(pulses)).values()), 60, "a step")
+        wait_for(lambda: any((one.step or 0) > 10 for one in read_pulses(str(pulses)).values()), 60, "some steps")
         program = descendants(pod.process.pid)[0]
         os.kill(program, signal.SIGSTOP)
         stopped_at = time.monotonic()
         found = pod.end()
     finally:
         pod.process.kill()
-    assert time.monotonic() - stopped_at > 1.5
+    assert time.monotonic() - stopped_at > 3
     assert (found["outcome"], found["reason"], found["peer"]) == ("failed", "Stalled", False)
     assert "no step for" in found["message"]
     assert "; a rank was in " in found["message"], "what Python's faulthandler has written"
