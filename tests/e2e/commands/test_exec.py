@@ -90,7 +90,7 @@ class Person:
 
 @contextmanager
 def person(command: list[str]) -> Iterator[Person]:
-    """A person who leaves at the end."""
+    """A person types into a shell, which ends with the test."""
     made = Person(command)
     try:
         yield made

@@ -2,6 +2,7 @@
 
 import builtins
 import inspect
+import math
 import symtable
 import sys
 import textwrap
@@ -42,7 +43,12 @@ def _literal(argument: object) -> str:
             f"the argument {argument!r} is a {type(argument).__name__}; allowed: text, numbers, True, False and None",
             code=ExitCode.USAGE,
         )
-    return repr(argument)
+    # Classes of other libraries, such as float64 of NumPy, are numbers and texts too, and have a repr of their own.
+    for plain in (float, int, str):
+        if isinstance(argument, plain) and not isinstance(argument, bool):
+            argument = plain(argument)
+    is_finite = not isinstance(argument, float) or math.isfinite(argument)
+    return repr(argument) if is_finite else f"float({str(argument)!r})"
 
 
 def _import(function: Callable[..., Any], folder: Path) -> str:

@@ -2,7 +2,7 @@
 
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -42,12 +42,8 @@ class Declared:
         return found if isinstance(found, str) else ""
 
     def requirements(self) -> Iterator[Requirement]:
-        """What is required directly. What only uv can read, such as options and paths, is left out."""
-        for line in self.lines():
-            try:
-                yield Requirement(line)
-            except InvalidRequirement:
-                continue
+        """What is required directly. Options and paths are left out."""
+        return readable(self.lines())
 
     def lines(self) -> Iterator[str]:
         """The lines that say something."""
@@ -64,7 +60,16 @@ class Declared:
         project = self.path.with_name(PROJECT)
         content = project.read_bytes() if project.exists() else b""
         listed = _project(project, content).get("dependencies") or ()
-        return frozenset(canonicalize_name(Requirement(one).name) for one in listed)
+        return frozenset(canonicalize_name(one.name) for one in readable(listed))
+
+
+def readable(lines: Iterable[str]) -> Iterator[Requirement]:
+    """The lines that are requirements. Those that only uv understands are left out."""
+    for line in lines:
+        try:
+            yield Requirement(line)
+        except InvalidRequirement:
+            continue
 
 
 def declared(root: Path, chosen: str | None) -> Declared | None:
@@ -93,9 +98,9 @@ def not_read(root: Path) -> list[str]:
     """Files of the folder that may name dependencies and are not read. CliError if its project cannot be read."""
     path = root / PROJECT
     content = path.read_bytes() if path.exists() else b""
-    dynamic, tool = _project(path, content).get("dynamic"), read_toml(path, content).get("tool")
+    dynamic = _project(path, content).get("dynamic")
     is_built = isinstance(dynamic, list) and "dependencies" in dynamic
-    is_poetry = isinstance(tool, dict) and "dependencies" in (tool.get("poetry") or {})
+    is_poetry = "dependencies" in table(read_toml(path, content), "tool", "poetry")
     found = [name for name in NOT_READ if (root / name).exists()]
     return [PROJECT, *found] if is_built or is_poetry else found
 
@@ -108,9 +113,16 @@ def read_toml(path: Path, content: bytes) -> dict[str, Any]:
         raise CliError(f"{path} cannot be read as TOML: {error}", code=ExitCode.USAGE) from error
 
 
+def table(tables: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The table at these names, one below the other; an empty one if there is none."""
+    for name in names:
+        found = tables.get(name)
+        tables = found if isinstance(found, dict) else {}
+    return tables
+
+
 def _project(path: Path, content: bytes) -> dict[str, Any]:
-    found = read_toml(path, content).get("project")
-    return found if isinstance(found, dict) else {}
+    return table(read_toml(path, content), "project")
 
 
 def _read_all(path: Path, named: str) -> Declared:

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, is_normalized_name
 
-from holdfast_cli.dependencies.declared import PROJECT, Declared, read_toml
+from holdfast_cli.dependencies.declared import PROJECT, Declared, read_toml, readable, table
 from holdfast_cli.dependencies.uv import run_uv
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_protocol.dependencies import Need
@@ -110,12 +110,12 @@ def _settings(folder: Path) -> Iterator[str]:
     for path in (folder / "uv.toml", folder / PROJECT):
         if path.exists():
             tables = read_toml(path, path.read_bytes())
-            yield json.dumps(tables if path.name != PROJECT else tables.get("tool", {}).get("uv"), default=str)
+            yield json.dumps(tables if path.name != PROJECT else table(tables, "tool", "uv"), default=str)
     yield from (f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("UV_") and k != "UV_CACHE_DIR")
 
 
 def _exported(found: Declared, image: ForImage) -> tuple[str, Iterable[Requirement]]:
-    """What uv.lock says, as a text without what the image has, and as all of its versions."""
+    """What uv.lock says, as a text without what the image has, and the versions of what is directly required."""
     if not SpecifierSet(found.requires_python).contains(f"{image.python}.{_NEWEST}"):
         raise CliError(
             f"uv.lock is for Python {found.requires_python}, and the image has {image.python}",
@@ -129,7 +129,7 @@ def _exported(found: Declared, image: ForImage) -> tuple[str, Iterable[Requireme
     def text(*options: str) -> str:
         return run_uv(*export, *options, folder=found.path.parent, doing=f"read {found.path}")
 
-    pins = (Requirement(line) for line in text("--no-hashes").splitlines() if "==" in line)
+    pins = (pin for pin in readable(text("--no-hashes").splitlines()) if pin.specifier)
     direct = found.direct()
     return text(*pruned), (_without_build(pin) for pin in pins if canonicalize_name(pin.name) in direct)
 

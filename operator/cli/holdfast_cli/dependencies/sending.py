@@ -1,20 +1,19 @@
 """Dependencies from a folder of a program to the storage of its job."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from rich.text import Text
 
 from holdfast_cli.cache import cache_dir
 from holdfast_cli.dependencies.declared import declared, not_read
-from holdfast_cli.dependencies.locked import for_image, lock
+from holdfast_cli.dependencies.locked import ForImage, lock
 from holdfast_cli.dependencies.unpacked import Unpacked, unpack
 from holdfast_cli.errors import CliError
+from holdfast_cli.terminal.bytes_bar import bytes_bar
 from holdfast_train.code import store
 from holdfast_train.code.tree import OF_DEPENDENCIES
 from holdfast_train.exchange.progress_bar import format_size
@@ -24,31 +23,23 @@ SHOWN: Final = 3  # requirements of the image that are named
 LOCKS, PACKAGES, SENT = "locks", "packages", "sent"  # folders of the cache
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a person says of dependencies. `file`: see `declared`. None: the default."""
+def prepare(root: Path, file: str | None, image: ForImage, err: Console, *, upgrade: bool = False) -> Unpacked | None:
+    """The packages that the folder `root` needs, on this machine; None if it names none. CliError.
 
-    file: str | None = None
-    python: str | None = None
-    platform: str | None = None
-    provided: Sequence[str] | None = None
-    upgrade: bool = False
-
-
-def prepare(root: Path, wish: Wish, err: Console) -> Unpacked | None:
-    """The packages that the folder `root` needs, on this machine; None if it names none. CliError."""
-    found = declared(root, wish.file)
+    `file`: see `declared`. `upgrade`: choose the newest versions, not those of the last time.
+    """
+    found = declared(root, file)
     if found is None:
-        if wish.file is None and (files := not_read(root)):
+        if file is None and (files := not_read(root)):
             words = f"no packages are sent: {', '.join(files)} {'is' if len(files) == 1 else 'are'} not read for them"
             err.print(Text(f"{words}; --deps names a file of requirements"), soft_wrap=True)
         return None
-    cache, image = cache_dir() / "dependencies", for_image(wish.python, wish.platform, wish.provided)
+    cache = cache_dir() / "dependencies"
     try:
         for part in (LOCKS, PACKAGES, SENT):
             (cache / part).mkdir(parents=True, exist_ok=True)
         cache.chmod(0o700)  # a lock has the addresses of indexes, and those may have passwords
-        locked = lock(found, image, cache / LOCKS, upgrade=wish.upgrade)
+        locked = lock(found, image, cache / LOCKS, upgrade=upgrade)
         unpacked = unpack(locked, image, cache / PACKAGES, err)
     except OSError as error:
         raise CliError(
@@ -75,16 +66,15 @@ def send(storage: Storage, unpacked: Unpacked, err: Console) -> int:
 
     A package that this person has sent for another job is copied inside the server.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True))
     packages, sent = unpacked.packages(), 0
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("sending packages", total=max(1, sum(package.size for package, _ in packages)))
+    with bytes_bar(err, "sending packages", sum(package.size for package, _ in packages)) as advance:
         for package, files in packages:
-            before, note = bar.tasks[0].completed, cache_dir() / "dependencies" / SENT / package.sha256
-            if storage.size(store.key_of(package.sha256)) is None and not _copy(storage, note):
-                sent += store.send(storage, unpacked.root, files, lambda size: bar.advance(task, size), OF_DEPENDENCIES)
+            note = cache_dir() / "dependencies" / SENT / package.sha256
+            if storage.size(store.key_of(package.sha256)) is not None or _copy(storage, note):
+                advance(package.size)
+            else:
+                sent += store.send(storage, unpacked.root, files, advance, OF_DEPENDENCIES)
             note.write_text(storage.uri)
-            bar.update(task, completed=before + package.size)
     key = store.list_key_of(unpacked.sha256)
     if storage.size(key) is None:
         storage.write(key, memoryview(unpacked.content))  # last: what it names is there

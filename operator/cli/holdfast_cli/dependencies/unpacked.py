@@ -11,11 +11,11 @@ from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
 from typing import Final
 
-from packaging.requirements import Requirement
 from packaging.tags import Tag, parse_tag
 from packaging.utils import canonicalize_name
 from rich.console import Console
 
+from holdfast_cli.dependencies.declared import readable
 from holdfast_cli.dependencies.locked import ForImage, Locked, extras_of, needs
 from holdfast_cli.dependencies.uv import run_uv
 from holdfast_cli.errors import CliError
@@ -91,6 +91,8 @@ def unpack(locked: Locked, image: ForImage, cache: Path, err: Console) -> Unpack
 
 def _is_whole(place: Path) -> bool:
     """True if the list is there, and can be read. A broken one is removed."""
+    if not place.exists():  # another command may make it at this moment
+        return False
     try:
         read_list((place / LIST).read_bytes())
     except (OSError, DocumentError):
@@ -136,7 +138,10 @@ def _by_package(root: Path) -> Iterator[tuple[Distribution, list[str]]]:
 def _paths(one: Distribution) -> list[str]:
     """The files of a package, as its RECORD names them."""
     if one.files is None:
-        raise CliError(f"the package {_name(one)} does not say which files it has: its RECORD is missing")
+        raise CliError(
+            f"the package {_name(one)} does not say which files it has: its RECORD is missing",
+            hint="put it into the image",
+        )
     return sorted({str(path) for path in one.files})
 
 
@@ -211,14 +216,13 @@ def _listed(root: Path, locked: Locked, image: ForImage) -> bytes:
     """The list of the packages. CliError if no pod would take it."""
     packages, found, files, extras = [], set(locked.provided), 0, dict(locked.extras)
     for one in _distributions(root):
-        for name, more in extras_of(map(Requirement, one.requires or ())).items():
+        for name, more in extras_of(readable(one.requires or ())).items():
             extras[name] = extras.get(name, frozenset()) | more
     for one, paths in _by_package(root):
         entries = _entries(root, paths)
         _check(_name(one), entries)
         packages.append(Package(_name(one), one.version, tree_hash(entries), sum(entry.size for entry in entries)))
-        required = map(Requirement, one.requires or ())
-        found.update(needs(required, image, _name(one), extras.get(_name(one), ())))
+        found.update(needs(readable(one.requires or ()), image, _name(one), extras.get(_name(one), ())))
         files += len(entries)
     ordered = sorted(found, key=lambda need: (need.by, need.requirement))
     content = to_text(Dependencies(image.python, tuple(ordered), tuple(packages))).encode()
@@ -234,7 +238,7 @@ def _check(name: str, entries: list[Entry]) -> None:
     try:
         check_tree(entries, OF_DEPENDENCIES)
         if any(entry.path == LIST_FILE for entry in entries):
-            raise CliError(f"the package {name} has a file {LIST_FILE}, which is Holdfast's")
+            raise CliError(f"the package {name} has a file {LIST_FILE}, which is Holdfast's", hint="leave it out")
     except CodeError as error:
         raise CliError(f"the package {name} cannot be sent: {error}", hint="put it into the image") from error
 

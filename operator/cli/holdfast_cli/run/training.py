@@ -22,7 +22,8 @@ from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.code.folder import Selection, select
 from holdfast_cli.code.upload import send
 from holdfast_cli.code.walk import in_words
-from holdfast_cli.dependencies.sending import Wish, prepare
+from holdfast_cli.dependencies.locked import for_image
+from holdfast_cli.dependencies.sending import prepare
 from holdfast_cli.dependencies.sending import send as send_packages
 from holdfast_cli.dependencies.unpacked import Unpacked
 from holdfast_cli.errors import CliError
@@ -83,7 +84,9 @@ def begin(
     with err.status("reading the folder ...") if err.is_terminal else nullcontext():
         selection = select(folder, planned.wanted.exclude)
     _say_selection(selection, command, err)
-    packages = prepare(folder.absolute(), _wish(planned.wanted, upgrade=upgrade), err)
+    wanted = planned.wanted
+    image = for_image(wanted.python, wanted.platform, wanted.provided)
+    packages = prepare(folder.absolute(), wanted.deps, image, err, upgrade=upgrade)
     raw = planned.manifest(selection.sha256, datetime.now(UTC), packages.sha256 if packages else None)
     asyncio.run(_check(target, raw, err, planned))
     if until >= Until.SENT:
@@ -91,10 +94,6 @@ def begin(
     if until is Until.MADE:
         asyncio.run(_submit(target, raw, planned, err))
     return Begun(planned, raw, until)
-
-
-def _wish(wanted: Wanted, *, upgrade: bool) -> Wish:
-    return Wish(wanted.deps, wanted.python, wanted.platform, wanted.provided, upgrade)
 
 
 def chosen_endpoint(planned: Planned, *own: Wanted) -> str | None:

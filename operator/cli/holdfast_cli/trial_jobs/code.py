@@ -1,4 +1,4 @@
-"""The folder of a program, for other jobs that run it: `trainer.code` is stored beside the checkpoints of each job."""
+"""The folder of a program and its packages, for other jobs that run it: each job stores them beside its checkpoints."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,9 +15,9 @@ PATIENCE: Final = 30.0  # seconds that the storage may not answer
 
 
 async def copy_code(client: Client, job: TrainingJob, other: TrainingJob, where: Where) -> None:
-    """Copy the folder of `job` to where `other` stores. No-op without `trainer.code`. `where`: how to reach both.
+    """Copy the folder of `job`, and its packages, to where `other` stores. No-op without `trainer.code`.
 
-    CliError if a storage cannot be reached from here, or has no such folder. ApiError.
+    `where`: how to reach both. CliError if a storage cannot be reached from here, or has no such folder. ApiError.
     """
     code = job.spec.trainer.code
     if code is None:

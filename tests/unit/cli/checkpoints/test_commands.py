@@ -383,7 +383,7 @@ def test_the_files_of_a_folder(tmp_path: Path) -> None:
     assert "last -> model.safetensors" in shown
 
 
-# Breaks if the code of a checkpoint cannot be had back, or if it is written over what is there.
+# Breaks if --code writes other files than the program had, or writes into a folder that has files.
 def test_the_code_of_a_checkpoint(tmp_path: Path) -> None:
     entries = write_tree(tmp_path / "program", {"train.py": "print()", "src/model.py": "", "last": "-> train.py"})
     place = SavedFolder(tmp_path, code={"code": tree_hash(entries)})

@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import numpy as np
 import pytest
 
 from holdfast_cli.client.function import command_of_function
@@ -62,6 +63,16 @@ def test_a_function_of_a_notebook(tmp_path: Path) -> None:
         join=__import__("posixpath").join,
     )
     assert run(command_of_function(train, ("a",), tmp_path), tmp_path) == '["a/0", "a/1"] 3.14 2\n'
+
+
+# Breaks if a number of a library, or one that has no literal, is another one in the pod, or an error there.
+@pytest.mark.parametrize("number", [np.float64(0.1), np.float32(0.5), math.inf, -math.inf, True, 3, -1e-300])
+def test_numbers(tmp_path: Path, number: float) -> None:
+    show = of_notebook("def show(number):\n    print(number == number, repr(number))\n", "show", tmp_path)
+    plain = number if isinstance(number, bool | int) else float(number)
+    assert run(command_of_function(show, (plain,), tmp_path), tmp_path) == f"True {plain!r}\n"
+    if isinstance(number, float):
+        assert command_of_function(show, (number,), tmp_path) == command_of_function(show, (plain,), tmp_path)
 
 
 # Breaks if a job fails in its pod because of what could be said here.

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,8 @@ from rich.console import Console
 from tests.support.trainer.code import write_tree
 from tests.support.wheels import make_wheel, use_index
 
-from holdfast_cli.dependencies.sending import Wish, prepare, send
+from holdfast_cli.dependencies.locked import for_image
+from holdfast_cli.dependencies.sending import prepare, send
 from holdfast_cli.dependencies.unpacked import Unpacked
 from holdfast_cli.errors import CliError
 from holdfast_protocol.dependencies import LIST_FILE, Need
@@ -55,9 +57,18 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "program"
 
 
-def prepared(root: Path, **choice: object) -> tuple[Unpacked, str]:
+def prepared(
+    root: Path,
+    file: str | None = None,
+    *,
+    python: str | None = None,
+    platform: str | None = None,
+    provided: Sequence[str] | None = None,
+    upgrade: bool = False,
+) -> tuple[Unpacked, str]:
     said = io.StringIO()
-    found = prepare(root, Wish(**choice), Console(file=said, width=200))  # type: ignore[arg-type]
+    image = for_image(python, platform, provided)
+    found = prepare(root, file, image, Console(file=said, width=200), upgrade=upgrade)
     assert found is not None
     return found, said.getvalue()
 
@@ -227,7 +238,12 @@ def test_a_package_that_hides_a_module_of_python(index: Path, root: Path) -> Non
 
 # Breaks if what an extra needs of the image is not compared, or if what only a constraint names is.
 def test_extras_and_constraints(index: Path, root: Path) -> None:
-    make_wheel(index, "withextra", "1.0", {"withextra.py": ""}, requires=["torch>=9; extra == 'gpu'", "shapes"])
+    requires = [
+        "torch>=9; extra == 'gpu'",
+        "shapes",
+        "torch>dev; extra == 'old'",
+    ]  # the last one is no requirement today
+    make_wheel(index, "withextra", "1.0", {"withextra.py": ""}, requires=requires)
     (root / "constraints.txt").write_text("torchvision==5\nshapes<1.1\n")
     (root / "requirements.txt").write_text("withextra[gpu]\n-c constraints.txt\n")
     found, _ = prepared(root)
@@ -364,7 +380,7 @@ def test_dependencies_that_only_a_build_knows(index: Path, root: Path) -> None:
     (root / "pyproject.toml").write_text('[project]\nname = "p"\ndynamic = ["dependencies"]\n')
     (root / "setup.py").touch()
     said = io.StringIO()
-    assert prepare(root, Wish(), Console(file=said, width=200)) is None
+    assert prepare(root, None, for_image(None, None, None), Console(file=said, width=200)) is None
     assert "no packages are sent: pyproject.toml, setup.py are not read for them" in said.getvalue()
     with pytest.raises(CliError, match=r"setup.py cannot be read for packages; allowed: uv.lock"):
         prepared(root, file="setup.py")

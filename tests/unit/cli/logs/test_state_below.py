@@ -148,7 +148,7 @@ def test_elsewhere_there_is_no_line(api: LivingApi, environment: dict[str, str],
     assert where == "dumb" or out.read_bytes() == b"first\n"
 
 
-# Breaks if somebody who asked for no colours gets some.
+# Breaks if the line has colours although NO_COLOR is set.
 def test_no_color(api: LivingApi, environment: dict[str, str]) -> None:
     with on_terminal(COMMAND, environment, NO_COLOR="1") as (terminal, _):
         terminal.shows(STATE)
