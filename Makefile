@@ -74,6 +74,10 @@ format: setup ## Format the code, and fix what can be fixed
 crds: setup ## Write what is generated: CRDs, files of the chart, parts of the docs and of the code
 	$(BIN)/python -m scripts.generate
 
+.PHONY: images
+images: setup ## Build the container images; ARGS="operator init --arch amd64 arm64" chooses
+	@$(BIN)/python -m scripts.images $(ARGS)
+
 .PHONY: lock
 lock: ## Resolve all requirement files; ARGS=--upgrade takes the newest versions
 	$(eval UV := $(shell "$(PYTHON)" scripts/setup.py uv))

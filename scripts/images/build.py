@@ -1,0 +1,72 @@
+"""`build`: the images as OCI archives below build/images, one for each image with all its platforms."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from scripts.images import archive
+from scripts.images.builder import Builder, Order, find_builder
+from scripts.images.contents import IMAGES, MACHINES, fill, find_python
+from scripts.images.errors import BuildError
+from scripts.images.source import read_source
+from scripts.setup import ROOT
+
+FOLDER: Final = ROOT / "build" / "images"
+BASE: Final = "python:3.12-slim"
+PYTHON: Final = "3.12"
+REPOSITORY: Final = "holdfast.dev"  # as in the chart's values
+_ANNOTATION: Final = "org.opencontainers.image"
+
+
+class Built(NamedTuple):
+    """An image: its OCI archive, and its digest as sha256:HEX. `added`: bytes above the base on disk, by platform."""
+
+    name: str
+    archive: Path
+    digest: str
+    added: dict[str, int]
+
+
+def build(
+    names: Sequence[str] = tuple(IMAGES),
+    *,
+    base: str = BASE,
+    python: str = PYTHON,
+    architectures: Sequence[str] = ("amd64",),
+    repository: str = REPOSITORY,
+    builder: Builder | None = None,
+    folder: Path = FOLDER,
+) -> dict[str, Built]:
+    """Build images by their names in IMAGES. The same source, base and Python give the same digests.
+
+    `base`: an image with the Python of `python`, or oci-archive:PATH. `python`: its version such as 3.12, or the path
+    of such an interpreter. `repository`: what comes before the image's name. BuildError, NoBuilderError.
+    """
+    for found, known in ((names, IMAGES), (architectures, MACHINES)):
+        if wrong := [one for one in found if one not in known]:
+            raise BuildError(f"{', '.join(wrong)}: not known; there are {', '.join(known)}")
+    source, interpreter = read_source(), find_python(python)
+    builder = builder or find_builder()
+    labels = {f"{_ANNOTATION}.version": source.version, f"{_ANNOTATION}.revision": source.revision}
+    done: dict[str, Built] = {}
+    for name in names:
+        full_name, parts, added = f"{repository}/{name}:{source.version}", [], {}
+        for architecture in architectures:
+            context, part = folder / name / architecture, folder / name / f"{architecture}.tar"
+            fill(IMAGES[name], context, interpreter, architecture, source.epoch)
+            dockerfile = ROOT / "images" / name / "Dockerfile"
+            builder.build(Order(context, dockerfile, base, architecture, full_name, labels, source.epoch), part)
+            _check(part, architecture)
+            parts.append(part)
+            added[architecture] = sum(path.stat().st_size for path in context.rglob("*") if path.is_file())
+        target = folder / f"{name}.tar"
+        done[name] = Built(full_name, target, archive.join(parts, target, full_name, source.epoch), added)
+        for part in parts:
+            part.unlink()
+    return done
+
+
+def _check(part: Path, architecture: str) -> None:
+    """BuildError if an image is for another platform than was asked for: the base decides."""
+    if (found := archive.read(part).config["architecture"]) != architecture:
+        raise BuildError(f"the base image is for {found}, and {architecture} was asked for: name another --base")
