@@ -78,6 +78,10 @@ crds: setup ## Write what is generated: CRDs, files of the chart, parts of the d
 images: setup ## Build the container images; ARGS="operator init --arch amd64 arm64" chooses
 	@$(BIN)/python -m scripts.images $(ARGS)
 
+.PHONY: release
+release: setup ## Make a release in build/release/VERSION: wheels, images, chart, CRDs, SBOMs, checksums
+	@$(BIN)/python -m scripts.release $(ARGS)
+
 .PHONY: lock
 lock: ## Resolve all requirement files; ARGS=--upgrade takes the newest versions
 	$(eval UV := $(shell "$(PYTHON)" scripts/setup.py uv))

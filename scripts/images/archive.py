@@ -8,7 +8,7 @@ import io
 import json
 import shutil
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
@@ -17,7 +17,7 @@ _LAYOUT: Final = json.dumps({"imageLayoutVersion": "1.0.0"}).encode()
 
 
 class Found(NamedTuple):
-    """The image in an archive. `digest` as sha256:HEX; `config`: its document of this name."""
+    """An image in an archive. `digest` as sha256:HEX; `config`: its document of this name."""
 
     digest: str
     manifest: dict[str, Any]
@@ -25,19 +25,38 @@ class Found(NamedTuple):
     descriptor: dict[str, Any]
 
     @property
-    def layers(self) -> list[dict[str, Any]]:
-        """Descriptors of the layers, lowest first; `size` is in bytes, compressed."""
-        layers: list[dict[str, Any]] = self.manifest["layers"]
-        return layers
+    def base_layers(self) -> list[str]:
+        """Digests of the layers of the base, uncompressed, lowest first. Ours is one layer above them."""
+        layers: list[str] = self.config["rootfs"]["diff_ids"]
+        return layers[:-1]
 
 
 def read(archive: Path) -> Found:
     """The only image of an archive with one platform."""
+    (found,) = read_all(archive).values()
+    return found
+
+
+def read_all(archive: Path) -> dict[str, Found]:
+    """The images of an archive by their architecture, such as amd64."""
     with tarfile.open(archive) as tar:
-        (descriptor,) = json.loads(_bytes(tar, "index.json"))["manifests"]
-        manifest = json.loads(_bytes(tar, _blob(descriptor["digest"])))
-        config = json.loads(_bytes(tar, _blob(manifest["config"]["digest"])))
-    return Found(descriptor["digest"], manifest, config, descriptor)
+        descriptors = json.loads(_bytes(tar, "index.json"))["manifests"]
+        if descriptors[0]["mediaType"] == INDEX:
+            descriptors = json.loads(_bytes(tar, _blob(descriptors[0]["digest"])))["manifests"]
+        return {found.config["architecture"]: found for found in (_read_one(tar, one) for one in descriptors)}
+
+
+def read_files(archive: Path, image: Found, names: Collection[str]) -> dict[str, bytes]:
+    """Files of an image, by their names without a leading slash; those that are not there are left out."""
+    found: dict[str, bytes] = {}
+    with tarfile.open(archive) as tar:
+        for layer in image.manifest["layers"]:  # a higher layer replaces what a lower one has
+            with tarfile.open(fileobj=tar.extractfile(_blob(layer["digest"])), mode="r|*") as files:
+                for member in files:
+                    name = member.name.removeprefix("./")
+                    if name in names and (content := files.extractfile(member)) is not None:
+                        found[name] = content.read()
+    return found
 
 
 def digest(archive: Path) -> str:
@@ -102,6 +121,12 @@ def _bytes(tar: tarfile.TarFile, name: str) -> bytes:
     if found is None:
         raise KeyError(name)
     return found.read()
+
+
+def _read_one(tar: tarfile.TarFile, descriptor: dict[str, Any]) -> Found:
+    manifest = json.loads(_bytes(tar, _blob(descriptor["digest"])))
+    config = json.loads(_bytes(tar, _blob(manifest["config"]["digest"])))
+    return Found(descriptor["digest"], manifest, config, descriptor)
 
 
 def _blob(of: str) -> str:

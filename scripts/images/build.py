@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from scripts.images import archive
 from scripts.images.builder import Builder, Order, find_builder
-from scripts.images.contents import IMAGES, MACHINES, fill, find_python
+from scripts.images.contents import IMAGES, LIBRARY, MACHINES, fill, find_python
 from scripts.images.errors import BuildError
 from scripts.images.source import read_source
 from scripts.setup import ROOT
@@ -19,12 +19,16 @@ _ANNOTATION: Final = "org.opencontainers.image"
 
 
 class Built(NamedTuple):
-    """An image: its OCI archive, and its digest as sha256:HEX. `added`: bytes above the base on disk, by platform."""
+    """An image: its OCI archive, and its digest as sha256:HEX. By architecture:
+
+    `added`: bytes above the base on disk. `libraries`: folders with the packages that are in the image.
+    """
 
     name: str
     archive: Path
     digest: str
     added: dict[str, int]
+    libraries: dict[str, Path]
 
 
 def build(
@@ -51,6 +55,7 @@ def build(
     done: dict[str, Built] = {}
     for name in names:
         full_name, parts, added = f"{repository}/{name}:{source.version}", [], {}
+        libraries = {architecture: folder / name / architecture / LIBRARY for architecture in architectures}
         for architecture in architectures:
             context, part = folder / name / architecture, folder / name / f"{architecture}.tar"
             fill(IMAGES[name], context, interpreter, architecture, source.epoch)
@@ -60,7 +65,8 @@ def build(
             parts.append(part)
             added[architecture] = sum(path.stat().st_size for path in context.rglob("*") if path.is_file())
         target = folder / f"{name}.tar"
-        done[name] = Built(full_name, target, archive.join(parts, target, full_name, source.epoch), added)
+        digest = archive.join(parts, target, full_name, source.epoch)
+        done[name] = Built(full_name, target, digest, added, libraries)
         for part in parts:
             part.unlink()
     return done

@@ -12,11 +12,20 @@ EPOCH: Final = "SOURCE_DATE_EPOCH"
 
 
 class Source(NamedTuple):
-    """`epoch`: the time of every file, in seconds since 1970. `revision` ends with -dirty if a file is changed."""
+    """`commit`: 40 hexadecimal digits. `epoch`: the time of every file, in seconds since 1970.
+
+    `is_changed`: True if a file differs from the commit, or is not in it and not ignored either.
+    """
 
     version: str
-    revision: str
+    commit: str
     epoch: int
+    is_changed: bool
+
+    @property
+    def revision(self) -> str:
+        """What the label of an image says: the commit, and if it is not all that is in the image."""
+        return f"{self.commit}-changed" if self.is_changed else self.commit
 
 
 def read_source() -> Source:
@@ -25,8 +34,8 @@ def read_source() -> Source:
     BuildError if this is not a clone, or the variable is not a number.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    revision = output("git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*").strip()
+    commit, changes = output("git", "rev-parse", "HEAD").strip(), output("git", "status", "--porcelain")
     given = os.environ.get(EPOCH) or output("git", "log", "-1", "--format=%ct").strip()
     if not given.isdecimal():
         raise BuildError(f"{EPOCH} is {given!r}; it must be a number of seconds since 1970, or not be set")
-    return Source(project["version"], revision, int(given))
+    return Source(project["version"], commit, int(given), is_changed=changes != "")

@@ -14,7 +14,7 @@ app.kubernetes.io/component: operator
 {{- end }}
 
 {{- define "holdfast.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ with .Values.image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
 {{/* A container without privileges and with a read-only root file system. */}}

@@ -1,13 +1,11 @@
 """The images, built of the checkout upon a small Debian, and programs inside them."""
 
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from scripts.images import contents
-from scripts.images.build import Built, build
+from scripts.images.build import Built
 from scripts.images.source import read_source
 from tests.support import base_image
 
@@ -15,7 +13,6 @@ pytestmark = [
     pytest.mark.thorough,
     pytest.mark.skipif(not base_image.is_possible(), reason=base_image.MISSING),
 ]
-NAMES = ("operator", "init")
 LIMITS = {"operator": 120e6, "init": 40e6}  # bytes above the base
 IMPORT_ALL = """
 import importlib, pkgutil, holdfast
@@ -35,38 +32,13 @@ print(os.getuid(), boto3.__file__)
 """
 
 
-def build_in(folder: Path) -> dict[str, Built]:
-    """Operator and init container, upon the base for tests."""
-    base = f"oci-archive:{base_image.base_image()}"
-    return build(NAMES, base=base, python=base_image.PYTHON, repository="localhost/holdfast-test", folder=folder)
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
-    return build_in(tmp_path_factory.mktemp("images"))
-
-
-@contextmanager
-def started_from(image: Built) -> Iterator[str]:
-    """A container of the archive, by the name that buildah gives it."""
-    name = subprocess.check_output(["buildah", "from", "--quiet", f"oci-archive:{image.archive}"], text=True).strip()
-    try:
-        yield name
-    finally:
-        subprocess.check_call(["buildah", "rm", name], stdout=subprocess.DEVNULL)
-
-
-def run_in(image: Built, *command: str) -> str:
-    """What a command prints in a container; it runs as the image's user."""
-    with started_from(image) as name:
-        words = ["buildah", "run", "--isolation", "chroot", name, "--", *command]
-        return subprocess.check_output(words, text=True)
+Builds = Callable[[Path], dict[str, Built]]
 
 
 # Breaks if a file has a time, a path, a mode or an order of this build: without `_same_everywhere`, for example.
-def test_a_second_build_has_the_same_bytes(images: dict[str, Built], tmp_path: Path) -> None:
+def test_a_second_build_has_the_same_bytes(images: dict[str, Built], build_in: Builds, tmp_path: Path) -> None:
     again = build_in(tmp_path)
-    for name in NAMES:
+    for name in LIMITS:
         assert again[name].digest == images[name].digest
         assert again[name].archive.read_bytes() == images[name].archive.read_bytes()
 
@@ -78,19 +50,19 @@ def test_the_images_are_small(images: dict[str, Built]) -> None:
 
 
 # Breaks if `left_out` has a module that the operator imports.
-def test_all_modules_of_the_operator_can_be_imported(images: dict[str, Built]) -> None:
+def test_all_modules_of_the_operator_can_be_imported(images: dict[str, Built], run_in: Callable[..., str]) -> None:
     assert int(run_in(images["operator"], "python3", "-c", IMPORT_ALL)) > 150
 
 
 # Breaks if the command is not on PATH, its packages are for another Python, or the user is another one.
-@pytest.mark.parametrize("name", NAMES)
-def test_the_command_starts_without_rights(images: dict[str, Built], name: str) -> None:
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_command_starts_without_rights(images: dict[str, Built], run_in: Callable[..., str], name: str) -> None:
     assert f"usage: holdfast-{name}" in run_in(images[name], f"holdfast-{name}", "--help")
     assert run_in(images[name], "id", "-u").strip() == "65532"
 
 
 # Breaks if the image lacks a module, or data of S3, that a trainer's image gets from it.
-def test_the_library_is_copied_out_of_the_image(images: dict[str, Built]) -> None:
+def test_the_library_is_copied_out_of_the_image(images: dict[str, Built], run_in: Callable[..., str]) -> None:
     user, place = run_in(images["init"], "python3", "-c", COPY).split()
     assert user == "65532"
     assert place.endswith("/library/boto3/__init__.py")

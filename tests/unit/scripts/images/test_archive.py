@@ -63,6 +63,10 @@ def test_several_images_become_a_list(tmp_path: Path) -> None:
     blobs = {name for part in parts for name in documents(part) if name.startswith("blobs/")}
     assert blobs < found.keys()
     assert archive.digest(tmp_path / "all.tar") == digest
+    assert {name: one.digest for name, one in archive.read_all(tmp_path / "all.tar").items()} == {
+        "amd64": digests[0],
+        "arm64": digests[1],
+    }
 
 
 # Breaks if an archive has the time of this machine.

@@ -1,0 +1,55 @@
+"""Make a release of the newest commit, in build/release/VERSION; `make release` runs it.
+
+    python -m scripts.release [IMAGE ...] [--source ADDRESS] [--by ADDRESS] [the options of `make images`]
+
+Ends with 69 if no program of this machine builds images.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from scripts.images.__main__ import build_asked, parser, table
+from scripts.images.errors import BuildError
+from scripts.images.source import read_source
+from scripts.release.folder import make_release
+from scripts.release.provenance import Made
+
+
+def release_parser() -> argparse.ArgumentParser:
+    """The options."""
+    made = parser()
+    made.prog, made.description = "make release", "Make a release: wheels, images, chart, CRDs, SBOMs, checksums."
+    made.add_argument("--source", default="https://holdfast.dev", help="address of the repository, for the provenance")
+    made.add_argument("--by", default="https://holdfast.dev/by-hand", help="address of what runs this, for the same")
+    made.add_argument("--with-changes", action="store_true", help="make it although files are not committed")
+    return made
+
+
+def release(options: argparse.Namespace) -> str:
+    """Make what the options say. Returns what to print. BuildError, NoBuilderError."""
+    source = read_source()
+    if source.is_changed and not options.with_changes:
+        raise BuildError(
+            "files are changed and not committed, so nobody could make this release again: commit them, or see "
+            "`git status`; --with-changes makes it all the same"
+        )
+    images = build_asked(options)
+    how = Made(options.base, options.python, options.arch, options.source, options.by)
+    return f"{table(images)}\n{make_release(images, how, source)}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code."""
+    options = release_parser().parse_args(argv)
+    try:
+        said = release(options)
+    except BuildError as error:
+        sys.stderr.write(f"release: {error}\n")
+        return error.exit_code
+    sys.stdout.write(f"{said}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
