@@ -4,7 +4,6 @@ Launchers act as holdfast_train's do: they get ready, start a program, end it wh
 it ended. Time passes only by `pass_time`.
 """
 
-from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,12 +14,11 @@ from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.status import TrainingJobStatus
 from holdfast.core.decide import decide
 from holdfast.core.decision import CreatePod, Decision, DeletePod, ReleasePod, WorldOrder
-from holdfast.core.observe.demand import held_by
 from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.nodes import ClusterView, NodeView, Taint
-from holdfast.core.observe.pods import ContainerView, PodView
+from holdfast.core.observe.pods import ContainerView, PodView, requests_of
 from holdfast.core.observe.report import Report, SavedCheckpoint
-from holdfast.core.observe.room import Room, asks_of
+from holdfast.core.observe.room import Held, Room, asks_of
 from holdfast.core.observe.snapshot import Refusal, Snapshot
 from holdfast.core.observe.verdict import parse_verdict
 
@@ -107,11 +105,11 @@ class GangWorld:
 
     def room(self) -> Room:
         """The free nodes, and the trainings that want them, as the operator sees them."""
-        held: dict[str, Counter[str]] = defaultdict(Counter)
+        held = Held()
         for one in self.neighbours:
             for pod in one.pods.values():
                 if pod.node and not pod.ended:
-                    held[pod.node].update(held_by(pod.requests))
+                    held.add(pod.node, pod.requests)
         asks = [ask for one in self.neighbours for ask in asks_of(one.job, one.pods.values(), CONFIG)]
         return Room(ClusterView(self.nodes.values()), held, asks, dict(self.turns))
 
@@ -208,6 +206,7 @@ class GangWorld:
             attempt=action.attempt, rank=action.rank, phase="Pending", created_at=self.now, finalized=True,
             protected=True, outlives=self.size > 1, address=f"10.0.0.{action.rank}", tier=labels["holdfast.dev/tier"],
             made_from=action.manifest["metadata"]["annotations"]["holdfast.dev/made-from"],
+            requests=requests_of(action.manifest["spec"]),
         )  # fmt: skip
 
     def _delete(self, action: DeletePod) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 from holdfast.api.profile import Tier
 from holdfast.api.trainer import Trainer
-from holdfast.core.observe.demand import larger_than_all, requested, too_small
+from holdfast.core.observe.demand import larger_than_all, requested
 from holdfast.core.observe.nodes import ClusterView, NodeView
-from holdfast.core.observe.usable_nodes import why_unusable
+from holdfast.core.observe.room import why_not
 
 Node = Mapping[str, Any]
 
@@ -29,22 +29,13 @@ class Fit:
 def fit(tier: Tier, trainer: Trainer, nodes: Iterable[Node]) -> Fit:
     """The nodes that a pod of `trainer` could run on if they were empty."""
     wanted = requested(trainer, tier)
-    labelled = [node for node in nodes if has_labels(node, tier.node_selector)]
-    reasons = [_why_not(node, tier, wanted) for node in labelled]
+    labelled = [NodeView.parse(node) for node in nodes if has_labels(node, tier.node_selector)]
+    reasons = [why_not(node, tier.tolerations, wanted) for node in labelled]
     refusals = tuple(sorted({reason for reason in reasons if reason}))
-    larger = larger_than_all(ClusterView(map(NodeView.parse, labelled)), tier, wanted)
+    larger = larger_than_all(ClusterView(labelled), tier, wanted)
     return Fit(len(labelled), sum(not reason for reason in reasons), refusals, larger)
 
 
 def has_labels(node: Node, selector: Mapping[str, str]) -> bool:
     """True if a node has all labels of a selector."""
     return selector.items() <= (node["metadata"].get("labels") or {}).items()
-
-
-def _why_not(node: Node, tier: Tier, wanted: Mapping[str, str]) -> str:
-    if reason := why_unusable(NodeView.parse(node), tier.tolerations):
-        return reason
-    offered = (node.get("status") or {}).get("allocatable") or {}
-    if (short := too_small(offered, wanted)) is None:
-        return ""
-    return f"{short} {offered.get(short, '0')} is less than {wanted[short]}"

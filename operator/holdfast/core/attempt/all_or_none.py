@@ -20,8 +20,7 @@ from holdfast.core.capacity.grid import acquire_timeout, may_get_pods, offers
 from holdfast.core.capacity.knowledge import find, observation_of
 from holdfast.core.draft import Draft, Role
 from holdfast.core.observe.members import inherited, is_waiting, pods_by_rank
-from holdfast.core.observe.room import ask_of, part_limit
-from holdfast.core.observe.usable_nodes import usable_since
+from holdfast.core.observe.room import Shape, ask_of, large_enough, part_limit
 from holdfast.core.turn import Turn, take_turn
 
 HOSTNAME: Final = "kubernetes.io/hostname"  # a selector with this label matches no node that an autoscaler brings
@@ -219,6 +218,7 @@ def pause_after_giving_back(draft: Draft, attempt: Attempt, times: int) -> timed
     Where the tier has fewer nodes than it needs, only an autoscaler can help: then the pauses grow longer.
     """
     config, uid = draft.snapshot.config, draft.snapshot.job.metadata.uid
-    too_few = usable_since(draft.snapshot.cluster, attempt.tier, attempt.nodes) is None
+    shape = Shape.of(draft.snapshot.job.spec.trainer, attempt.tier)
+    too_few = len(large_enough(draft.snapshot.cluster, shape)) < attempt.nodes
     longest = config.outage_backoff_limit if too_few else config.backoff_limit
     return spread(backoff(config.backoff_base, longest, times), f"{uid} {times}")

@@ -18,7 +18,7 @@ from holdfast.core.capacity.safety_net import find_net
 from holdfast.core.capacity.spells import patience
 from holdfast.core.draft import Draft
 from holdfast.core.observe.members import inherited, pods_by_rank
-from holdfast.core.observe.usable_nodes import why_unusable
+from holdfast.core.observe.usable_nodes import has_labels
 from holdfast.core.turn import Turn
 
 
@@ -65,8 +65,8 @@ def shut_tiers(
 ) -> frozenset[str]:
     """The names of the tiers that cannot give all nodes to an attempt which must not use the nodes in `avoid`.
 
-    Without these nodes too few usable ones are left, and no autoscaler brings another one. `own`: nodes on which pods
-    of the attempt go on; `only`: the tier on which they do, if no tier of the grid is tried.
+    Without these nodes too few can take its pods, and no autoscaler brings another one. `own`: nodes on which pods of
+    the attempt go on; `only`: the tier on which they do, if no tier of the grid is tried.
     """
     avoided, kept = frozenset(avoid), frozenset(own)
     tiers = (only,) if only else draft.snapshot.grid
@@ -74,13 +74,10 @@ def shut_tiers(
 
 
 def _is_shut(draft: Draft, tier: ProfileTier, avoid: frozenset[str], own: frozenset[str | None]) -> bool:
-    labels, cluster = tier.node_selector.items(), draft.snapshot.cluster
-    matching = [node for node in cluster.nodes.values() if labels <= node.labels.items()]
-    if not any(node.name in avoid for node in matching):
-        return False
-    others = [node for node in matching if node.name not in avoid]
-    left = sum(node.name in own or not why_unusable(node, tier.tolerations) for node in others)
-    if left >= draft.snapshot.job.spec.trainer.nodes:
+    snapshot, labels = draft.snapshot, frozenset(tier.node_selector.items())
+    known = [node for name in avoid | own if (node := snapshot.cluster.nodes.get(name or ""))]
+    named = {node.name for node in known if has_labels(node, labels)}
+    if named.isdisjoint(avoid) or len((snapshot.nodes_for(tier) | named) - avoid) >= snapshot.job.spec.trainer.nodes:
         return False
     return observation_in(draft, tier) != "Billed" or HOSTNAME in tier.node_selector
 
@@ -104,9 +101,7 @@ def only_avoided_left(turn: Turn) -> bool:
     draft, attempt = turn.draft, turn.attempt
     if attempt.retry_at and turn.now < attempt.retry_at:
         return False
-    nodes = [draft.snapshot.cluster.nodes.get(name) for name in attempt.avoid_nodes]
-    labels = attempt.tier.node_selector.items()
-    if not any(n and labels <= n.labels.items() and not why_unusable(n, attempt.tier.tolerations) for n in nodes):
+    if draft.snapshot.nodes_for(attempt.tier).isdisjoint(attempt.avoid_nodes):
         return False
     pods = pods_by_rank(draft.snapshot.pods, attempt).values()
     there = [pod.node for pod in pods if pod.node and not pod.ended]
@@ -216,7 +211,8 @@ def why_other_tier(draft: Draft, attempt: Attempt) -> tuple[str, EndReason]:
         changed = find_tier(draft.snapshot.grid, tier) is not None
         return f"{tier} {'was changed' if changed else 'is not in the grid any more'}", EndReason.TIER_REMOVED
     if tier in shut_tiers(draft, attempt.avoid_nodes):
-        return f"all nodes of {tier} are avoided: {', '.join(attempt.avoid_nodes)}", EndReason.OTHER_TIER
+        text = f"{tier} has too few nodes without those that are avoided: {', '.join(attempt.avoid_nodes)}"
+        return text, EndReason.OTHER_TIER
     if part := part_of(draft, attempt):
         return f"{tier} gave {part.held} of {part.nodes} nodes in time", EndReason.ACQUIRE_TIMEOUT
     if (answer := _policy_answer(draft)) is None:

@@ -21,11 +21,12 @@ from holdfast.api.knowledge import MAX_FAULTS, MAX_FAULTY, NodeFault, NodeFaults
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_time, parse_time
+from holdfast.core.capacity.knowledge import find, observation_of
 from holdfast.core.observe.digest import digest
 from holdfast.core.observe.nodes import ClusterView, NodeView
 from holdfast.core.observe.notices import FAULTY
+from holdfast.core.observe.room import Shape, large_enough
 from holdfast.core.observe.snapshot import Snapshot
-from holdfast.core.observe.usable_nodes import why_unusable
 
 EXPIRE: Final = timedelta(hours=24)
 AVOIDED: Final = 2  # so many faults keep pods away, if enough other nodes are there
@@ -188,17 +189,21 @@ def standing(faults: Sequence[NodeFault], namespace: str) -> Literal["avoided", 
 def to_avoid(snapshot: Snapshot, tier: ProfileTier) -> tuple[str, ...]:
     """The nodes that new pods on this tier do not use: the broken ones, and those with too many faults.
 
-    The latter are used if fewer than half of the tier's usable nodes would be left, or fewer than the job needs.
+    The latter are used if fewer than half of the nodes that are large enough would be left, or fewer than the job needs
+    can take its pods. An autoscaler that is known brings others in place of those that are full.
     """
-    matching = _matching(snapshot.cluster, tier)
+    cluster, trainer = snapshot.cluster, snapshot.job.spec.trainer
+    matching = _matching(cluster, tier)
     broken = [node.name for node in matching if node.fault]
     bad = {node for node, number in suspects(snapshot).items() if number >= AVOIDED}
     if not bad:
         return tuple(broken)
     whole = [node.name for node in matching if not node.fault]
-    usable = [node.name for node in matching if not why_unusable(node, tier.tolerations)]
-    left = [name for name in usable if name not in bad]
-    if len(left) < max(len(usable) / 2, snapshot.job.spec.trainer.nodes):
+    usable = large_enough(cluster, Shape.of(trainer, tier))
+    known, profile = find(snapshot.job.status.tiers, tier.name), snapshot.profile
+    shared = find(profile.status.tiers, tier.name) if profile else None
+    open_ones = usable if observation_of(tier, known, shared) == "Billed" else snapshot.nodes_for(tier)
+    if len(usable - bad) < len(usable) / 2 or len(open_ones - bad) < trainer.nodes:
         return tuple(broken)
     return (*broken, *(name for name in whole if name in bad))
 

@@ -30,11 +30,9 @@ from holdfast.core.capacity.spells import (
     shared_spell,
     with_attempt,
 )
-from holdfast.core.observe.demand import accelerators_on
+from holdfast.core.observe.demand import accelerators_on, larger_than_all, requested
 from holdfast.core.observe.report import Report
-from holdfast.core.observe.room import Shape
 from holdfast.core.observe.snapshot import Snapshot
-from holdfast.core.observe.usable_nodes import usable_since
 from holdfast_protocol.saving import LONGEST, MOST_SHARE
 
 ZERO: Final = timedelta(0)
@@ -66,7 +64,7 @@ class Figures(NamedTuple):
     `acquire_measured`: the time to acquire a node was measured, by this job or another one. `start_measured`: this job
     has started there. `pace` is in seconds per step; None if it was not measured, then the speed is assumed. The
     expected lifetime comes from `interruptions` in `node_time`. `billed`: to know that the tier is up again costs
-    money. `node_since` is since when the cluster has a usable node of the tier.
+    money. `node_since` is since when nodes of the tier have been there that can take the pods.
     """
 
     acquire: timedelta
@@ -168,7 +166,7 @@ class _Ahead:
     def tier(self, tier: ProfileTier) -> tuple[TierView, Figures]:
         """One tier, from what this job and others know of it."""
         own, shared = self.own.get(tier.name), self.shared.get(tier.name)
-        node_since = usable_since(self.snapshot.cluster, tier, self.nodes)
+        node_since = self.snapshot.nodes_since(tier)
         observed = observation_of(tier, own, shared)
         billed = observed == "Billed" or (observed is None and node_since is None)
         if tier.kind == "Spot":
@@ -270,27 +268,38 @@ class _Ahead:
 
         A lost node does not show that the tier has no other one: a job must ask.
         """
-        if tier.name in self.shut or (observed == "Free" and self._has_no_room(tier)):
+        if tier.name in self.shut:
             return False, None
         now = self.now
         if spell is not None and (now - spell.seen_at > FRESH or spell.since > now):
             spell = None
-        if node_since is not None and tier.observation != "Billed" and not (spell and spell.up):
-            # A refusal after the node had appeared shows that the node has no room.
-            if spell is None or spell.state is Seen.TOOK_BACK or spell.seen_at < node_since:
-                return True, max((now - max(node_since, spell.seen_at if spell else node_since)).total_seconds(), 0.0)
-        elif node_since is None and tier.observation == "Free" and not (spell and spell.up):
-            return False, (now - spell.since).total_seconds() if spell else None
+        if node_since is None and self._has_no_room(tier, observed):
+            return False, (now - spell.since).total_seconds() if spell and not spell.up else None
+        # A refusal after the node had appeared shows that the node has no room.
+        if (
+            node_since is not None
+            and tier.observation != "Billed"
+            and not (spell and spell.up)
+            and (spell is None or spell.state is Seen.TOOK_BACK or spell.seen_at < node_since)
+        ):
+            return True, max((now - max(node_since, spell.seen_at if spell else node_since)).total_seconds(), 0.0)
         if spell is None or spell.state is Seen.TOOK_BACK:
             return None, None
         return spell.up, (now - spell.since).total_seconds()
 
-    def _has_no_room(self, tier: ProfileTier) -> bool:
-        """True if fewer nodes of the tier are free than a training on several nodes needs, and it has none there."""
-        has = (self.status.current, self.status.successor)
-        if self.nodes == 1 or any(one and one.tier.name == tier.name and one.scheduled_at for one in has):
+    def _has_no_room(self, tier: ProfileTier, observed: Observation | None) -> bool:
+        """True if too few nodes that can take the pods show that the tier is out.
+
+        They do not if the job has its nodes there, or if an autoscaler may bring more. That is hoped for until one is
+        seen only if not all nodes of the tier are too small.
+        """
+        has = (self.here, self.status.successor)
+        if any(one and one.tier.name == tier.name and one.scheduled_at for one in has):
             return False
-        return len(self.snapshot.room.free(Shape.of(self.snapshot.job.spec.trainer, tier))) < self.nodes
+        if observed is None:
+            wanted = requested(self.snapshot.job.spec.trainer, tier)
+            return bool(larger_than_all(self.snapshot.cluster, tier, wanted))
+        return observed == "Free"
 
     def _refused(self, tier: ProfileTier, up_for: float | None) -> float | None:
         """How long ago the tier refused this search; None if it did not, or if the tier came up after that."""

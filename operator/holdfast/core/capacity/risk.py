@@ -33,9 +33,12 @@ def deadline_risk(outlook: Outlook, choice: Choice) -> Risk:
         return Risk("True", "Late", f"late by {span(late)} even if no node is lost from now on")
     if not any(tier.dependable and view.work / tier.speed <= view.left for tier in view.tiers):
         return Risk("True", "NoDedicatedTier", "no dedicated tier is fast enough: nothing can be promised")
-    if choice.promised:
-        return Risk("False", "InTime", "the deadline is met even without Spot nodes")
     net = find_net(view)
+    if choice.promised:
+        text = "the deadline is met even without Spot nodes"
+        if net is not None and net.tier.available is None and net.tier.name != view.tier:
+            text += f", if {net.tier.name} gives a node in time: whether it has one is not known"
+        return Risk("False", "InTime", text)
     if net is not None and net.tier.available is False and net.tier.name != view.tier:
         return Risk("True", "DedicatedRefused", f"{net.tier.name} is out: nothing can be promised")
     if net is not None and spare(view, net.tier) < 0:

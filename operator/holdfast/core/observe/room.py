@@ -1,4 +1,4 @@
-"""Room: how many nodes are free for a training on several nodes, and which other trainings may take them first.
+"""Room: which nodes can take a pod of a job, and which trainings on several nodes may take them first.
 
 Kubernetes gives nodes pod by pod, so two trainings that each get a part of the last nodes would wait for each other. A
 training on several nodes therefore creates its pods only once a free node is there for each of them. Then either all of
@@ -22,9 +22,9 @@ from holdfast.api.objects import TrainingJob
 from holdfast.api.profile import ProfileTier, Toleration
 from holdfast.api.trainer import Trainer
 from holdfast.core.observe.config import OperatorConfig
-from holdfast.core.observe.demand import amount_of, requested, too_small
+from holdfast.core.observe.demand import amount_of, held_by, requested, too_small
 from holdfast.core.observe.members import fresh_ranks, inherited, is_waiting, pods_by_rank
-from holdfast.core.observe.nodes import ClusterView
+from holdfast.core.observe.nodes import ClusterView, NodeView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.raw import LONG_AGO
 from holdfast.core.observe.usable_nodes import has_labels, why_unusable
@@ -73,10 +73,35 @@ class Grant:
     nodes: frozenset[str]
 
 
+class Held:
+    """What the operator's pods hold: `amounts` has the sum of what those on a node ask for, by node.
+
+    `known` has which of these nodes have room for one more pod, by shape, as far as a Room has found it out.
+    """
+
+    def __init__(self) -> None:
+        self.amounts: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+        self.known: dict[Shape, dict[str, bool]] = {}
+
+    def add(self, node: str, requests: Mapping[str, str], sign: int = 1) -> None:
+        """A pod that asks for this came to the node; with the sign -1, it is gone."""
+        held = self.amounts[node]
+        for what, amount in held_by(requests).items():
+            held[what] += sign * amount
+        if not held["pods"]:
+            del self.amounts[node]
+        for known in self.known.values():
+            known.pop(node, None)
+
+    def forget_known(self) -> None:
+        """Forget which nodes have room: it does not hold for nodes that have changed."""
+        self.known.clear()
+
+
 class Room:
     """The free nodes of the cluster, and the trainings on several nodes that want them.
 
-    `held` has the sum of what the operator's pods on a node ask for, by node. `turns` says when a training of each
+    `held` has what the operator's pods on each node ask for. `turns` says when a training of each
     namespace last began: of two trainings that want the same nodes, the one goes first whose namespace has waited
     longer for a turn. No node is kept for the jobs `passed_over`, by UID: they had room, and did not begin.
     """
@@ -84,17 +109,18 @@ class Room:
     def __init__(
         self,
         cluster: ClusterView,
-        held: Mapping[str, Amounts] | None = None,
+        held: Held | None = None,
         asks: Iterable[Ask] = (),
         turns: Mapping[str, datetime] | None = None,
         passed_over: Set[str] = frozenset(),
     ) -> None:
         self._cluster = cluster
-        self._held = held or {}
+        self._held = held or Held()
         self._asks = tuple(asks)
         self._turns = turns or {}
         self._passed_over = passed_over
         self._free: dict[Shape, frozenset[str]] = {}
+        self._ready: dict[Shape, list[datetime]] = {}  # since when free nodes are ready, the oldest first
         self._granted: tuple[datetime, datetime | None, tuple[Grant, ...]] | None = None
         self._left: dict[Ask, int] = {}  # of those that wait: how many nodes were left when it was their turn
 
@@ -102,16 +128,32 @@ class Room:
         """The names of the nodes that can take one pod of this shape beside the operator's other pods."""
         if shape not in self._free:
             large = large_enough(self._cluster, shape)
-            full = {name for name in self._held.keys() & large if not self.has_room(name, shape)}
-            self._free[shape] = large - full
+            known = self._held.known.setdefault(shape, {})
+            shared = self._held.amounts.keys() & large
+            for name in shared - known.keys():
+                known[name] = self.has_room(name, shape)
+            self._free[shape] = large - {name for name in shared if not known[name]}
         return self._free[shape]
+
+    def free_since(self, shape: Shape, count: int, own: Set[str]) -> datetime | None:
+        """Since when `count` nodes have been there that are free, or in `own`; None if there are fewer.
+
+        Where they are, Holdfast sees at no cost that a tier can give them.
+        """
+        free = self.free(shape)
+        ready = _ready_since(self._cluster, shape)
+        if shape not in self._ready:
+            self._ready[shape] = [at for name, at in ready.items() if name in free]
+        mine = (ready[name] for name in own - free if name in ready)
+        found = sorted((*self._ready[shape][:count], *mine))
+        return found[count - 1] if len(found) >= count else None
 
     def has_room(self, name: str, shape: Shape, promised: Amounts = NOTHING) -> bool:
         """True if the node has room for a pod of this shape beside the pods that it has and all that is `promised`.
 
         If the node does not say what it offers, one pod fills it.
         """
-        offered, held = self._cluster.nodes[name].allocatable, self._held.get(name, NOTHING)
+        offered, held = self._cluster.nodes[name].allocatable, self._held.amounts.get(name, NOTHING)
         if not (held or promised):
             return True
         return bool(offered) and all(
@@ -285,12 +327,36 @@ def large_enough(cluster: ClusterView, shape: Shape) -> frozenset[str]:
         return frozenset(
             node.name
             for node in cluster.nodes.values()
-            if has_labels(node, shape.labels)
-            and not why_unusable(node, shape.tolerations)
-            and not (node.allocatable and too_small(node.allocatable, wanted))
+            if has_labels(node, shape.labels) and not why_not(node, shape.tolerations, wanted)
         )
 
     return cluster.once(("large enough", shape), derive)
+
+
+def why_not(node: NodeView, tolerations: Iterable[Toleration], wanted: Mapping[str, str]) -> str:
+    """Why a pod with these tolerations that asks for `wanted` cannot use the node if it is empty; empty if it can.
+
+    Labels are not checked. A node that does not say what it offers counts as large enough.
+    """
+    if reason := why_unusable(node, tolerations):
+        return reason
+    if not node.allocatable or (short := too_small(node.allocatable, wanted)) is None:
+        return ""
+    return f"{short} {node.allocatable.get(short, '0')} is less than {wanted[short]}"
+
+
+def _ready_since(cluster: ClusterView, shape: Shape) -> dict[str, datetime]:
+    """Since when each node that is large enough is ready, the oldest first.
+
+    A node that was created after it became ready is a new machine under an old name.
+    """
+
+    def derive() -> dict[str, datetime]:
+        nodes = [cluster.nodes[name] for name in large_enough(cluster, shape)]
+        since = {one.name: max(one.ready_changed_at or LONG_AGO, one.created_at or LONG_AGO) for one in nodes}
+        return dict(sorted(since.items(), key=lambda pair: pair[1]))
+
+    return cluster.once(("ready since", shape), derive)
 
 
 def _newest_node(cluster: ClusterView, shape: Shape) -> datetime | None:

@@ -14,7 +14,7 @@ from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.report import Report
-from holdfast.core.observe.room import Room
+from holdfast.core.observe.room import Room, Shape, large_enough
 from holdfast.core.observe.start_trouble import Inspection
 
 
@@ -50,7 +50,7 @@ class Snapshot:
     grid: tuple[ProfileTier, ...] = field(init=False, repr=False, compare=False)
     """The tiers that the job may use, best first; empty if its profile does not exist."""
     room: Room = field(init=False, repr=False, compare=False)
-    """The free nodes; only read for trainings on several nodes."""
+    """The free nodes, and the trainings on several nodes that want them."""
 
     def __post_init__(self) -> None:
         capacity = self.job.spec.capacity
@@ -60,6 +60,24 @@ class Snapshot:
             tiers = self.profile.spec.tiers if self.profile else ()
         object.__setattr__(self, "grid", tiers)
         object.__setattr__(self, "room", self.others or Room(self.cluster))
+
+    def nodes_for(self, tier: ProfileTier) -> frozenset[str]:
+        """The names of the nodes that can take a pod of the job on this tier.
+
+        They are usable and large enough, and free beside the operator's other pods, or the job has a pod there.
+        """
+        shape = Shape.of(self.job.spec.trainer, tier)
+        return self.room.free(shape) | (self._own & large_enough(self.cluster, shape))
+
+    def nodes_since(self, tier: ProfileTier) -> datetime | None:
+        """Since when as many of these nodes have been there as the job needs; None if there are fewer."""
+        trainer = self.job.spec.trainer
+        return self.room.free_since(Shape.of(trainer, tier), trainer.nodes, self._own)
+
+    @property
+    def _own(self) -> frozenset[str]:
+        """The nodes on which the job has a pod."""
+        return frozenset(pod.node for pod in self.pods if pod.node and not pod.ended)
 
     def refusal_of(self, attempt: Attempt) -> Seen:
         """What it shows of the attempt's tier that its pod has no node."""

@@ -1,15 +1,10 @@
-"""Which nodes pods of a tier may use.
-
-Where a usable node waits for pods, Holdfast sees at no cost that the tier can give one.
-"""
+"""Which nodes pods of a tier may use, whatever they ask for. Which can take a pod: holdfast.core.observe.room."""
 
 from collections.abc import Iterable, Set
-from datetime import datetime
 
-from holdfast.api.profile import Tier, Toleration
-from holdfast.core.observe.nodes import ClusterView, NodeView, Taint
+from holdfast.api.profile import Toleration
+from holdfast.core.observe.nodes import NodeView, Taint
 from holdfast.core.observe.notices import TAINTS
-from holdfast.core.observe.raw import LONG_AGO
 
 
 def why_leaving(node: NodeView) -> str:
@@ -49,23 +44,3 @@ def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
 def has_labels(node: NodeView, labels: Set[tuple[str, str]]) -> bool:
     """True if the node has all of these labels."""
     return labels <= node.labels.items()
-
-
-def usable_since(cluster: ClusterView, tier: Tier, count: int = 1) -> datetime | None:
-    """Since when the cluster has `count` nodes that the tier may use; None if it has fewer.
-
-    The nodes have the tier's labels. They may be full: that is not known.
-    """
-    labels = frozenset(tier.node_selector.items())
-
-    def derive() -> list[datetime]:
-        fitting = [n for n in cluster.nodes.values() if has_labels(n, labels) and not why_unusable(n, tier.tolerations)]
-        return sorted(map(_ready_since, fitting))
-
-    ready = cluster.once((labels, tier.tolerations), derive)
-    return ready[count - 1] if len(ready) >= count else None
-
-
-def _ready_since(node: NodeView) -> datetime:
-    """When the node became ready. A node that was created after that is a new machine under an old name."""
-    return max(node.ready_changed_at or LONG_AGO, node.created_at or LONG_AGO)

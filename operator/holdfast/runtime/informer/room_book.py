@@ -1,21 +1,19 @@
 """The room of the cluster, kept up to date: what pods hold on each node, and which trainings wait for nodes."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from fractions import Fraction
 from typing import Final
 
 from holdfast.api.objects import TrainingJob
 from holdfast.core.observe.config import OperatorConfig
-from holdfast.core.observe.demand import held_by
 from holdfast.core.observe.members import is_waiting
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.raw import LONG_AGO
-from holdfast.core.observe.room import Ask, Room, asks_of
+from holdfast.core.observe.room import Ask, Held, Room, asks_of
 
 REMEMBERED: Final = timedelta(hours=1)  # how long a turn counts
+MAX_SHAPES: Final = 100  # of pods, for which is kept what nodes have room
 PASSED_OVER: Final = timedelta(minutes=1)  # how long no node is kept for a job that had room, and did not begin
 
 Name = tuple[str, str]  # namespace and name of a job
@@ -24,13 +22,12 @@ Read = Callable[[Name], tuple[TrainingJob | None, Iterable[PodView]]]
 
 
 class RoomBook:
-    """Makes a new Room only after something has changed. A cluster without trainings on several nodes costs little."""
+    """Makes a new Room only after something has changed. What is known of nodes that have not changed is kept."""
 
     def __init__(self, read: Read, config: OperatorConfig) -> None:
         self._read = read
         self._config = config
-        # The sum of what pods hold, by node and resource.
-        self._held: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+        self._held = Held()
         self._asks: dict[Name, tuple[Ask, ...]] = {}  # of the jobs that wait for nodes
         self._changed: set[Name] = set()  # jobs whose asks are to be read again
         self._turns: dict[str, datetime] = {}  # namespace -> when a training of it last began, if it is not long ago
@@ -62,20 +59,14 @@ class RoomBook:
         if was == now:
             return
         if before is not None and was is not None:
-            self._hold(was, before, -1)
+            self._held.add(was, before.requests, -1)
         if after is not None and now is not None:
-            self._hold(now, after, 1)
+            self._held.add(now, after.requests)
         self._room = None
-
-    def _hold(self, node: str, pod: PodView, sign: int) -> None:
-        held = self._held[node]
-        for what, amount in held_by(pod.requests).items():
-            held[what] += sign * amount
-        if not held["pods"]:
-            del self._held[node]
 
     def note_nodes(self) -> None:
         """Note that the nodes have changed."""
+        self._held.forget_known()
         self._room = None
 
     def room(self, cluster: ClusterView) -> Room:
@@ -90,6 +81,8 @@ class RoomBook:
             self._changed.clear()
             asks = (ask for asks in self._asks.values() for ask in asks)
             over = {uid for uid, _ in self._passed_over}
+            if len(self._held.known) > MAX_SHAPES:
+                self._held.forget_known()
             self._room = Room(cluster, self._held, asks, self._turns, over)
         return self._room
 

@@ -40,7 +40,6 @@ def test_a_node_with_labels_and_room_fits() -> None:
         (node(unschedulable=True), "cordoned"),
         (node(taints=(TAINT,)), "taint spot is not tolerated"),
         (node(ready="False"), "not ready"),
-        ({**node(), "status": {"conditions": node()["status"]["conditions"]}}, "cpu 0 is less than 4"),
     ],
 )
 def test_what_is_wrong_with_a_node_is_said(bad: dict[str, Any], reason: str) -> None:

@@ -28,7 +28,10 @@ from tests.support.decisions.snapshots import (
 from tests.support.decisions.tier_views import known
 
 from holdfast.api.attempt import AttemptState, EndKind
+from holdfast.core.attempt.placement import shut_tiers
+from holdfast.core.draft import Draft
 from holdfast.core.observe.nodes import ClusterView
+from holdfast.core.observe.room import Held, Room
 
 SPOT_ITN = "aws-node-termination-handler/spot-itn"
 FENCED = attempt(fenced=True, first_step=500)
@@ -137,7 +140,7 @@ def test_a_pod_whose_tier_has_lost_its_other_nodes_does_not_wait_for_the_timeout
     assert deleted(decision) == [("u-2", None)]
     record = decision.status.history[-1]
     assert (record.kind, record.reason) == (EndKind.STOPPED, "OtherTier")
-    assert "all nodes of spot are avoided: n1" in decision.status.decision.message
+    assert "spot has too few nodes without those that are avoided: n1" in decision.status.decision.message
     assert all(one.state is None for one in decision.status.tiers), "it does not show that the tier is out"
 
 
@@ -164,6 +167,39 @@ def test_where_no_other_node_is_left_the_avoided_ones_are_used_at_once(cluster, 
     assert decision.status.current.avoid_nodes == (() if trace else ("n1",))
     assert created(decision) == []
     assert deleted(decision) == ([("u-2", None)] if trace else [])
+
+
+SMALL = node("n2", allocatable={"cpu": "100m", "memory": "1Gi", "nvidia.com/gpu": "1"})
+FULL_NODE = Held()
+FULL_NODE.add("n2", {"cpu": "1"})
+
+
+# Breaks if a job waits for its acquireTimeout beside the only node that can take its pod, or if it takes a node that it
+# avoids while another one can.
+@pytest.mark.parametrize(
+    ("cluster", "held", "tiers", "trace"),
+    [
+        (ClusterView([node(), SMALL]), None, (), ("avoided for nothing",)),
+        (ClusterView([node(), node("n2")]), FULL_NODE, (), ("avoided for nothing",)),
+        (ClusterView([node(), node("n2"), node("n3")]), FULL_NODE, (), ()),
+        (ClusterView([node(), node("n2")]), FULL_NODE, (BILLED,), ()),
+        (ClusterView([replace(SMALL, name="n1"), node("n2")]), FULL_NODE, (), ()),
+    ],
+    ids=["too small", "full", "another one is free", "an autoscaler brings one", "the avoided one is too small"],
+)
+def test_nodes_that_cannot_take_the_pod_are_no_others(cluster, held, tiers, trace):
+    given = job(status(AVOIDS, tiers=tiers), capacity=ONLY_SPOT)
+    decision = settled(snapshot(given, pending(2), cluster=cluster, others=Room(cluster, held)))
+    assert decision.trace == trace
+
+
+# Breaks if pods that go on do not count where new ones may not come, and a training gives them up for another tier.
+def test_nodes_of_pods_that_go_on_count_even_if_they_are_cordoned():
+    trainer = {"image": "x", "command": ["x"], "nodes": 2}
+    cluster = ClusterView([node(), node("n2", unschedulable=True), node("n3")])
+    draft = Draft(snapshot(job(trainer=trainer, capacity=ONLY_SPOT), cluster=cluster))
+    assert shut_tiers(draft, ("n1",)) == {"spot"}
+    assert shut_tiers(draft, ("n1",), own=("n2",)) == frozenset()
 
 
 def test_where_every_node_is_avoided_and_none_is_usable_the_attempt_waits_and_then_avoids_none():

@@ -21,6 +21,7 @@ from tests.support.decisions.snapshots import (
 )
 from tests.support.decisions.snapshots import attempt as attempt_now
 from tests.support.decisions.snapshots import ended as ended_pod
+from tests.support.decisions.tier_views import known
 
 from holdfast.api.knowledge import MAX_FAULTY
 from holdfast.api.names import ANNOTATION_FORGIVEN
@@ -31,6 +32,7 @@ from holdfast.core.capacity.bad_nodes import AVOIDED, EXPIRE, forgive, forgiven_
 from holdfast.core.decide import decide
 from holdfast.core.decision import CreatePod
 from holdfast.core.observe.nodes import ClusterView
+from holdfast.core.observe.room import Held, Room
 
 SPOT = tier()
 
@@ -103,6 +105,32 @@ def test_suspects_are_used_if_too_few_nodes_are_left(bad, without, asked, avoide
     records = [ended(2 * i + k, name) for i, name in enumerate(bad, 1) for k in (0, 1)]
     trainer = {"image": "x", "command": ["x"], "nodes": asked}
     assert to_avoid(seen(a_job(*records, trainer=trainer), cluster=nodes(without=without)), SPOT) == avoided
+
+
+SMALL = {"allocatable": {"cpu": "100m", "memory": "1Gi", "nvidia.com/gpu": "1"}}
+BILLED = CapacityProfileStatus(tiers=(known(observation="Billed"),))
+
+
+# Breaks if pods wait for nodes that are too small or full while a node with faults could take them, or if they take
+# that one where others are only full and an autoscaler brings another.
+@pytest.mark.parametrize(
+    ("others", "full", "billed", "avoided"),
+    [
+        ({}, (), False, ("n1",)),
+        (SMALL, (), False, ()),
+        ({}, ("n2", "n3", "n4"), False, ()),
+        ({}, ("n2", "n3"), False, ("n1",)),
+        ({}, ("n2", "n3", "n4"), True, ("n1",)),
+        (SMALL, (), True, ()),
+    ],
+)
+def test_only_nodes_that_can_take_a_pod_are_left(others, full, billed, avoided):
+    cluster, held = nodes(*(node(name, **others) for name in ("n2", "n3", "n4"))), Held()
+    for name in full:
+        held.add(name, {"cpu": "1"})
+    told_of = profile().model_copy(update={"status": BILLED}) if billed else None
+    found = seen(a_job(ended(1), ended(2)), cluster=cluster, others=Room(cluster, held), profile=told_of)
+    assert to_avoid(found, SPOT) == avoided
 
 
 def test_what_one_namespace_says_of_its_programs_counts_only_there():

@@ -49,6 +49,15 @@ def test_the_condition(found, status, reason, words):
     assert words in found.message
 
 
+# Breaks if the condition counts on a node that nobody has seen, and does not say so, or says so of one that is there.
+@pytest.mark.parametrize(
+    ("available", "tier", "said"), [(None, None, True), (True, None, False), (None, "dedicated", False)]
+)
+def test_a_promise_says_on_which_node_it_depends(available, tier, said):
+    found = risk(SPOT, replace(DEDICATED, available=available), tier=tier)
+    assert (found.reason, "if dedicated gives a node in time" in found.message) == ("InTime", said)
+
+
 def test_without_a_goal_a_deadline_that_is_over_says_no_more():
     found = risk(left=-HOUR, work=inf, missing=NO_GOAL, policy=ordered)
     assert found == Risk("True", "DeadlineOver", "the deadline was 60 min ago")

@@ -6,11 +6,25 @@ from math import inf
 
 import pytest
 from tests.support.decisions.outlooks import PRICED, tier_view, view
-from tests.support.decisions.snapshots import TIERS, at, attempt, drain, node, nodes, status, tier
+from tests.support.decisions.snapshots import (
+    TIERS,
+    at,
+    attempt,
+    drain,
+    job,
+    node,
+    nodes,
+    pod,
+    snapshot,
+    status,
+    tier,
+)
 from tests.support.decisions.tier_views import NOWHERE, known, measured, seen, training
 
 from holdfast.api.attempt import AttemptState
+from holdfast.core.capacity.outlook import look_ahead
 from holdfast.core.observe.nodes import ClusterView
+from holdfast.core.observe.room import Held, Room
 
 HOUR = 3600.0
 
@@ -50,7 +64,7 @@ def test_what_was_seen_of_a_tier(spot, cluster, found):
     [
         ("Free", {}, NOWHERE, (False, None)),
         ("Free", LOST, NOWHERE, (False, 500)),
-        ("Free", UP, NOWHERE, (True, 500)),
+        ("Free", UP, NOWHERE, (False, None)),
         ("Billed", {}, STANDING, (None, None)),
         ("Billed", LOST, STANDING, (None, None)),
         ("Billed", REFUSED, STANDING, (False, 500)),
@@ -60,6 +74,45 @@ def test_a_tier_may_say_how_it_is_observed(observation, spot, cluster, found):
     tiers = ({**TIERS[0], "observation": observation}, *TIERS[1:])
     one = tier_view("spot", status(tiers=(known(**spot),)), cluster, tiers=tiers)
     assert (one.available, one.spell_age) == found
+
+
+SMALL = {"allocatable": {"cpu": "100m", "memory": "1Gi", "nvidia.com/gpu": "1"}}
+TOO_SMALL = ClusterView([node(**SMALL), node("n2", **SMALL)])
+MIXED = ClusterView([node(**SMALL), node("n2", unschedulable=True)])  # n2 is large enough, and may come back
+
+
+# Breaks if the policies see a node that cannot take the pod: a job leaves a good node for it, and waits.
+@pytest.mark.parametrize(
+    ("observation", "spot", "cluster", "found"),
+    [
+        (None, {}, TOO_SMALL, (False, None)),
+        (None, UP, TOO_SMALL, (False, None)),
+        (None, REFUSED, TOO_SMALL, (False, 500)),
+        (None, {}, MIXED, (None, None)),
+        ("Free", {}, TOO_SMALL, (False, None)),
+        ("Free", {}, MIXED, (False, None)),
+        ("Billed", {}, TOO_SMALL, (None, None)),
+        ("Billed", UP, TOO_SMALL, (True, 500)),
+    ],
+)
+def test_nodes_that_are_too_small_do_not_show_that_a_tier_is_up(observation, spot, cluster, found):
+    own = known(**spot, **({"observation": observation} if observation else {}))
+    one = tier_view("spot", status(tiers=(own,)), cluster)
+    assert (one.available, one.spell_age) == found
+
+
+# Breaks if a node that is full of another job's pod counts as one for this job, or the job's own node does not.
+@pytest.mark.parametrize(
+    ("observation", "owner", "found"), [("Free", "other", False), (None, "other", None), ("Free", "own", True)]
+)
+def test_a_node_that_is_full_can_take_no_pod_but_of_its_own_job(observation, owner, found):
+    cluster, held = ClusterView([node()]), Held()
+    held.add("n1", {"cpu": "1"})
+    tiers = [{**TIERS[0], "observation": observation}] if observation else [TIERS[0]]
+    given = job(status(), capacity={"tiers": tiers})
+    made = snapshot(given, *([pod(5)] if owner == "own" else []), cluster=cluster, others=Room(cluster, held))
+    (one,) = look_ahead(made, made.job.status, made.grid).view.tiers
+    assert one.available is found
 
 
 def test_a_tier_that_the_job_is_on_is_up():

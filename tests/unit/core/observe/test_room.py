@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from tests.support.decisions.snapshots import NOW, TIERS, job, node
 
 from holdfast.api.profile import ProfileTier
-from holdfast.core.observe.demand import amount_of
 from holdfast.core.observe.nodes import ClusterView, NodeView, Taint
-from holdfast.core.observe.room import Amounts, Ask, Room, Shape
+from holdfast.core.observe.room import Ask, Held, Room, Shape, large_enough
 
 TRAINER = job().spec.trainer
 SPOT = Shape.of(TRAINER, ProfileTier(**TIERS[0]))
@@ -24,8 +23,12 @@ def cluster(*names: str, **changes: object) -> ClusterView:
     return ClusterView([replace(node(name), **changes) for name in names])
 
 
-def amounts(requests: dict[str, str]) -> Amounts:
-    return {what: amount_of(amount) for what, amount in requests.items()}
+def holding(name: str, *pods: dict[str, str]) -> Held:
+    """A node with pods that ask for this."""
+    held = Held()
+    for requests in pods:
+        held.add(name, requests)
+    return held
 
 
 def ask(name: str, lacks: int, **changes: object) -> Ask:
@@ -64,8 +67,37 @@ def test_a_node_is_free_if_a_pod_may_use_it(change, is_free):
 )
 def test_what_the_operators_pods_hold_is_not_free(offered, held, is_free):
     shape = Shape(SPOT.labels, (), frozenset({"cpu": "2", "nvidia.com/gpu": "1"}.items()))
-    room = Room(cluster("n1", allocatable=offered), {"n1": amounts(held)})
+    room = Room(cluster("n1", allocatable=offered), holding("n1", held) if held else None)
     assert ("n1" in room.free(shape)) is is_free
+
+
+PODS = st.tuples(st.sampled_from(["n1", "n2", "n3"]), st.sampled_from([{"cpu": "4"}, {"cpu": "2", "memory": "20Gi"}]))
+CHANGES = st.lists(st.one_of(PODS, st.none()), max_size=12)
+SHAPES = [Shape(SPOT.labels, (), frozenset({"cpu": cpu}.items())) for cpu in ("2", "5", "9")]
+
+
+# Breaks if what is kept of a node does not follow its pods, or if nodes are counted otherwise than they are named.
+@given(CHANGES, st.sets(st.sampled_from(["n1", "n2", "n3", "n9"])))
+def test_what_is_known_of_nodes_follows_their_pods(changes, own):
+    nodes = ClusterView(
+        [node(name, allocatable={**OFFERS, "cpu": cpu}) for name, cpu in (("n1", "8"), ("n2", "8"), ("n3", "4"))]
+    )
+    kept, there = Held(), list[tuple[str, dict[str, str]]]()
+    for change in changes:
+        if change is not None:
+            kept.add(*change)
+            there.append(change)
+        elif there:
+            kept.add(*there.pop(0), sign=-1)
+        afresh = Held()
+        for name, requests in there:
+            afresh.add(name, requests)
+        for shape in SHAPES:
+            room = Room(nodes, kept)
+            assert room.free(shape) == Room(nodes, afresh).free(shape)
+            usable = room.free(shape) | (own & large_enough(nodes, shape))
+            for count in (1, 2, 3):
+                assert (room.free_since(shape, count, own) is not None) == (len(usable) >= count)
 
 
 def granted(room: Room, now=NOW) -> list[str]:
@@ -105,7 +137,7 @@ def test_nodes_that_the_other_one_cannot_use_are_free():
 
 @pytest.mark.parametrize(("closed", "wanted"), [((), True), (("n1",), False)])
 def test_who_holds_a_part_learns_that_others_wait_for_it(closed, wanted):
-    room = Room(cluster("n1"), {"n1": amounts(WHOLE)}, [ask("a", 1, closed=frozenset(closed))])
+    room = Room(cluster("n1"), holding("n1", WHOLE), [ask("a", 1, closed=frozenset(closed))])
     assert room.is_wanted(["n1"], "u-b", NOW) is wanted
     assert room.is_wanted(["n1"], "u-a", NOW) is False, "its own job"
 

@@ -1,15 +1,15 @@
 """Which nodes pods of a tier may use."""
 
 import pytest
-from tests.support.decisions.snapshots import at, node, silent, tier
+from tests.support.decisions.snapshots import at, job, node, silent, snapshot, tier
 
 from holdfast.api.profile import Toleration
 from holdfast.core.observe.nodes import ClusterView, Taint
-from holdfast.core.observe.usable_nodes import usable_since, why_unusable
+from holdfast.core.observe.usable_nodes import why_unusable
 
 
 def since(*nodes, **changes):
-    return usable_since(ClusterView(nodes), tier().model_copy(update=changes))
+    return snapshot(job(), cluster=ClusterView(nodes)).nodes_since(tier().model_copy(update=changes))
 
 
 def tainted(key="sick", value="", effect="NoSchedule"):
@@ -63,9 +63,10 @@ def test_taints(taint, tolerations, usable):
 
 
 def test_nodes_are_looked_through_once():
-    cluster, other = ClusterView([node()]), tier("dedicated")
-    assert usable_since(cluster, tier()) == usable_since(cluster, tier()) == at(-9000)
-    assert usable_since(cluster, other) is None
+    cluster = ClusterView([node()])
+    found = snapshot(job(), cluster=cluster)
+    assert found.nodes_since(tier()) == found.nodes_since(tier()) == at(-9000)
+    assert found.nodes_since(tier("dedicated")) is None
     assert cluster.once("key", lambda: 1) == cluster.once("key", lambda: 2) == 1
 
 

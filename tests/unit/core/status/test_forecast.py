@@ -54,7 +54,8 @@ def risk(given_job, *pods, **view):
 
 def test_a_deadline_that_can_be_kept():
     assert risk(under("Deadline", a_status(training())), pod()) == (
-        "False", "InTime", "the deadline is met even without Spot nodes",
+        "False", "InTime", "the deadline is met even without Spot nodes, if dedicated gives a node in time: whether it "
+        "has one is not known",
     )  # fmt: skip
     assert risk(job(a_status(training()), goal={"steps": 100_000}), pod()) is None
 

@@ -84,6 +84,16 @@ def test_new_nodes_wake_those_that_have_room_then(cache: Cache) -> None:
     assert cache.of_room() == {B}
 
 
+# Breaks if what was found out of a node counts after the node has changed.
+def test_a_node_that_becomes_larger_has_room_beside_its_pods(cache: Cache) -> None:
+    assert cache.of_room() == set()
+    for number in range(2):
+        large = raw_node(f"n{number}", version=30 + number)
+        large["status"]["allocatable"] = {"cpu": "64", "memory": "512Gi"}
+        cache.put_node(large)
+    assert cache.of_room() == {B}
+
+
 def test_a_job_that_goes_makes_room(cache: Cache) -> None:
     cache.put_job(gang("c", version=40, createdAt=utc_text(), tier=TIER))
     cache.put_node(raw_node("n4", version=41))
