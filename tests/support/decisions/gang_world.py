@@ -18,7 +18,7 @@ from holdfast.core.observe.members import LauncherView
 from holdfast.core.observe.nodes import ClusterView, NodeView, Taint
 from holdfast.core.observe.pods import ContainerView, PodView, requests_of
 from holdfast.core.observe.report import Report, SavedCheckpoint
-from holdfast.core.observe.room import Held, Room, asks_of
+from holdfast.core.observe.room import Room, asks_of, held_by_pods
 from holdfast.core.observe.snapshot import Refusal, Snapshot
 from holdfast.core.observe.verdict import parse_verdict
 
@@ -105,11 +105,7 @@ class GangWorld:
 
     def room(self) -> Room:
         """The free nodes, and the trainings that want them, as the operator sees them."""
-        held = Held()
-        for one in self.neighbours:
-            for pod in one.pods.values():
-                if pod.node and not pod.ended:
-                    held.add(pod.node, pod.requests)
+        held = held_by_pods(pod for one in self.neighbours for pod in one.pods.values())
         asks = [ask for one in self.neighbours for ask in asks_of(one.job, one.pods.values(), CONFIG)]
         return Room(ClusterView(self.nodes.values()), held, asks, dict(self.turns))
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.support.http.scripted_api_server import FakeApi, failure, fake_api, listing
 from tests.support.manifests.observed_jobs import RUNNING, UID, raw_job
+from tests.support.operator.fake_api_server import raw_pod
 from typer.testing import CliRunner, Result
 
 from holdfast_cli.cluster import completion, live_list, operators
@@ -21,6 +22,7 @@ JOBS = "/apis/holdfast.dev/v1alpha1/namespaces/demo/trainingjobs"
 PROFILES = "/apis/holdfast.dev/v1alpha1/capacityprofiles"
 BORN = "2026-11-01T00:00:00Z"
 EVENTS = "/api/v1/namespaces/demo/events"
+ALL_PODS = "/api/v1/pods"
 
 
 def event(uid: str, reason: str, about: str = UID) -> dict[str, Any]:
@@ -40,6 +42,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
         server.answers = {
             ("GET", JOB): raw_job(),
             ("GET", JOBS): listing(raw_job(), {"metadata": {"name": "broken", "namespace": "demo"}, "spec": {}}),
+            ("GET", ALL_PODS): listing(),
             ("GET", EVENTS): listing(event("1", "Mine"), event("2", "OfAnotherLife", about="other")),
         }
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "config")))
@@ -175,13 +178,30 @@ def test_why_looks_at_nodes(api: FakeApi) -> None:
     meta = {"name": "n", "uid": "u-n", "labels": {"holdfast.dev/tier": "spot"}, "creationTimestamp": BORN}
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": BORN}
     api.answers["GET", "/api/v1/nodes"] = listing({"metadata": meta, "spec": {}, "status": {"conditions": [ready]}})
+    api.answers["GET", ALL_PODS] = failure(403, "Forbidden", 'User "me" cannot list resource "pods"')
     result = holdfast("why", "job")
     assert result.exit_code == 0, result.output
     assert "WHAT THE POLICY SAYS NOW" in result.output
     assert "not read" not in result.output
+    assert "what others hold is not known" in result.output
     found = json.loads(holdfast("why", "job", "-o", "json").output)
     assert found["nodesLookedAt"] == 1
     assert found["tiers"][0]["readyNodeSeconds"] > 0
+
+
+# Breaks if the command calls a node ready that is full of another job's pod, which the operator knows.
+def test_why_sees_what_other_jobs_hold(api: FakeApi) -> None:
+    meta = {"name": "n", "uid": "u-n", "labels": {"holdfast.dev/tier": "spot"}, "creationTimestamp": BORN}
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": BORN}
+    api.answers["GET", "/api/v1/nodes"] = listing({"metadata": meta, "spec": {}, "status": {"conditions": [ready]}})
+    other = raw_pod("other-1-0", "p-other", job="other", job_uid="u-other", node="n")
+    api.answers["GET", ALL_PODS] = listing(other)
+    found = json.loads(holdfast("why", "job", "-o", "json").output)
+    assert found["tiers"][0]["readyNodeSeconds"] is None
+    assert "what others hold is not known" not in holdfast("why", "job").output
+    other["status"]["phase"] = "Succeeded"
+    other["status"]["containerStatuses"] = [{"name": "trainer", "state": {"terminated": {"exitCode": 0}}}]
+    assert json.loads(holdfast("why", "job", "-o", "json").output)["tiers"][0]["readyNodeSeconds"] > 0
 
 
 def test_why_goes_on_where_nodes_may_not_be_listed(api: FakeApi) -> None:

@@ -18,7 +18,7 @@ from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.pages.attempts import is_readable
 from holdfast_cli.pages.inputs import JobInputs
 from holdfast_cli.storage.address import PATIENCE, Found, Where, explain, opened, storage_of
-from holdfast_cli.why.reading import all_nodes, profile_of
+from holdfast_cli.why.reading import all_nodes, all_pods, profile_of
 from holdfast_cli.why.reasons import Reasons, find_reasons
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.pod import evidence as stored
@@ -88,7 +88,8 @@ async def read_cluster(client: Client, job: TrainingJob) -> JobInputs:
 
 
 async def _reasons(client: Client, job: TrainingJob, now: datetime) -> Reasons:
-    return find_reasons(job, await profile_of(client, job), await all_nodes(client), now)
+    profile, nodes = await profile_of(client, job), await all_nodes(client)
+    return find_reasons(job, profile, nodes, now, await all_pods(client))
 
 
 def read_place(inputs: JobInputs, place: Found, *, most_rows: int = MOST_ROWS, at_most: float = inf) -> JobInputs:

@@ -22,6 +22,8 @@ from holdfast.core.capacity.risk import Risk, deadline_risk
 from holdfast.core.capacity.safety_net import Net, find_net
 from holdfast.core.draft import Draft
 from holdfast.core.observe.nodes import ClusterView, NodeView
+from holdfast.core.observe.pods import PodView
+from holdfast.core.observe.room import Room, held_by_pods
 from holdfast.core.observe.snapshot import Snapshot
 from holdfast.core.status.forecast import forecast
 from holdfast.core.status.never_fits import find_misfit
@@ -36,7 +38,7 @@ class Reasons:
     `answer` is None if `idle` says why there is nothing to choose, or if the job has no tier: its profile does not
     exist, and no attempt has nodes. `notes` says with which values the attempt goes on although they were changed, or
     are gone, and why no tier can hold the job. `nodes` is the number of nodes that were read, None if that was not
-    allowed.
+    allowed; `room_known`: so were the pods that hold a part of them.
     """
 
     job: TrainingJob
@@ -52,6 +54,7 @@ class Reasons:
     budget: BudgetForecast | None = None
     ledger: Ledger = field(default_factory=Ledger)
     notes: tuple[str, ...] = ()
+    room_known: bool = False
 
     @property
     def rows(self) -> list[tuple[TierView, Figures]]:
@@ -65,18 +68,27 @@ class Reasons:
 
 
 def find_reasons(
-    job: TrainingJob, profile: CapacityProfile | None, nodes: Sequence[NodeView] | None, now: datetime
+    job: TrainingJob,
+    profile: CapacityProfile | None,
+    nodes: Sequence[NodeView] | None,
+    now: datetime,
+    pods: Sequence[PodView] | None = None,
 ) -> Reasons:
-    """Run the policy. `profile` is None if the job names none or it does not exist; `nodes` None: not allowed."""
+    """Run the policy. `profile` is None if the job names none or it does not exist; `nodes` None: not allowed.
+
+    `pods` are those of all jobs; None: not allowed. Then all nodes that are large enough count as free.
+    """
     if nodes is None:
         job, profile = _blind_job(job), _blind_profile(profile)
-    draft = Draft(Snapshot(now=now, job=job, cluster=ClusterView(nodes or ()), profile=profile))
+    cluster, own = ClusterView(nodes or ()), tuple(one for one in pods or () if one.job_uid == job.metadata.uid)
+    room = Room(cluster, held_by_pods(pods or ()))
+    draft = Draft(Snapshot(now=now, job=job, pods=own, cluster=cluster, others=room, profile=profile))
     grid, looked = draft.snapshot.grid, None if nodes is None else len(nodes)
     draft.set(ledger=as_of(job.status, grid, now))
     notes = tuple([one.text for one in find_pending(draft)])
     if nodes is not None and not job.status.node and (misfit := find_misfit(draft)):
         notes = (*notes, misfit.message)
-    bare = Reasons(job, now, grid, looked, ledger=draft.status.ledger, notes=notes)
+    bare = Reasons(job, now, grid, looked, ledger=draft.status.ledger, notes=notes, room_known=pods is not None)
     if idle := why_idle(job):
         paused = job.status.phase is Phase.SUSPENDED and not job.spec.suspend
         return replace(bare, idle=idle, budget=budget_forecast(draft) if paused else None)

@@ -223,7 +223,8 @@ def chances(found: Reasons) -> tuple[Fitting, Text]:
         rows.append([_name(found, view), *cells, Text(acquire), Text(changeover)])
     legend = "ACQUIRE until there is a node, CHANGEOVER until the first step: typical–worst\n"
     legend += "WATCHING: whether it costs money to see that the tier is up again\n"
-    legend += "NODES: since when enough are ready; whether they have room is not known"
+    legend += "NODES: since when enough can take the pods"
+    legend += "" if found.room_known else "; what others hold is not known"
     return Fitting(columns, rows), Text(legend, style="dim")
 
 

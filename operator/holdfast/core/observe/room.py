@@ -98,6 +98,15 @@ class Held:
         self.known.clear()
 
 
+def held_by_pods(pods: Iterable[PodView]) -> Held:
+    """What these pods hold, as far as they have a node and have not ended."""
+    held = Held()
+    for pod in pods:
+        if pod.node and not pod.ended:
+            held.add(pod.node, pod.requests)
+    return held
+
+
 class Room:
     """The free nodes of the cluster, and the trainings on several nodes that want them.
 

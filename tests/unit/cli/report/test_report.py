@@ -48,6 +48,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
                 {"metadata": {"uid": "1"}, "involvedObject": {"uid": UID}, "reason": "Saved", "message": "saved step 7"}
             ),
             ("GET", NODES): listing(),
+            ("GET", "/api/v1/pods"): listing(),
         }
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "config")))
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)

@@ -27,6 +27,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
             ("GET", "/api/v1/namespaces/demo/events"): listing(),
             ("GET", "/apis/holdfast.dev/v1alpha1/capacityprofiles"): listing(),
             ("GET", "/api/v1/nodes"): listing(),
+            ("GET", "/api/v1/pods"): listing(),
             ("GET", "/version"): {"gitVersion": "v1.35.0"},
         }
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "config")))

@@ -110,7 +110,7 @@ WHICH TIERS ARE UP, AND HOW SOON TRAINING STARTS
     cpu        unknown   none         billed    ~1m00s–15m00s  ~5m00s–23m00s
   ACQUIRE until there is a node, CHANGEOVER until the first step: typical–worst
   WATCHING: whether it costs money to see that the tier is up again
-  NODES: since when enough are ready; whether they have room is not known
+  NODES: since when enough can take the pods; what others hold is not known
 
 WORK, TIME AND MONEY
   work left          1d3h: 99,100 of 100,000 steps, 1.00s each on spot
