@@ -31,6 +31,33 @@ def viewer(cluster: Cluster, namespace: str) -> Path:
     return cluster.kubeconfig_for(namespace, USER)
 
 
+# Breaks if the deadline is promised with a node that is full, or if the command sees it otherwise than the operator.
+def test_a_node_that_is_full_promises_nothing(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
+) -> None:
+    other = submit(cluster, namespace, [pool.tier("dedicated")], ["sleep", "infinity"], "other")
+    other.wait_phase("Running")
+    deadline = datetime.now(UTC) + timedelta(hours=6)
+    capacity: Raw = {"policy": "Deadline", "deadline": f"{deadline:%Y-%m-%dT%H:%M:%SZ}"}
+    tiers = [pool.tier(kind, pace="50ms", observation="Free") for kind in ("spot", "dedicated")]
+    job = submit(cluster, namespace, tiers, stub("--step-seconds", 0.05), goal={"steps": 10_000}, capacity=capacity)
+
+    def risk(status: Raw) -> str:
+        return next((one["reason"] for one in status.get("conditions") or () if one["type"] == "DeadlineAtRisk"), "")
+
+    def dedicated() -> Raw:
+        found = json.loads(holdfast(cluster.admin_kubeconfig, "why", "job", "-n", namespace, "-o", "json").stdout)
+        tier: Raw = found["tiers"][1]
+        return tier
+
+    job.wait("the condition", lambda status: risk(status) == "DedicatedRefused" and status["phase"] == "Running")
+    assert (dedicated()["available"], dedicated()["readyNodeSeconds"]) == (False, None)
+    other.delete()
+    job.wait("the promise", lambda status: risk(status) == "InTime")
+    assert job.status()["tier"] == "spot"
+    assert (dedicated()["available"], dedicated()["readyNodeSeconds"] is not None) == (True, True)
+
+
 def test_why_a_job_under_deadline_is_on_spot(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
