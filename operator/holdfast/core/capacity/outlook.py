@@ -290,8 +290,8 @@ class _Ahead:
     def _has_no_room(self, tier: ProfileTier, observed: Observation | None) -> bool:
         """True if too few nodes that can take the pods show that the tier is out.
 
-        They do not if the job has its nodes there, or if an autoscaler may bring more. That is hoped for until one is
-        seen only if not all nodes of the tier are too small.
+        They do not if the job has its nodes there, or if an autoscaler is known. If it is not known whether there is
+        one, the tier is out only if all of its nodes are too small.
         """
         has = (self.here, self.status.successor)
         if any(one and one.tier.name == tier.name and one.scheduled_at for one in has):
