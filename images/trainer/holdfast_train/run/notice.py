@@ -1,6 +1,7 @@
 """`Notice`: this process has to leave, because of SIGTERM or because of an order of the operator."""
 
 import math
+import os
 import signal
 import threading
 import time
@@ -21,7 +22,7 @@ class Notice:
     `on_second_sigterm` is called in the signal handler. The second SIGTERM means: leave at once, without a save. An
     order and then a SIGTERM is how every drain ends, and is not a second time. Under a launcher, which keeps its files
     in `folder`, only the launcher decides which SIGTERM is the second: torchrun, and a signal to a whole process group,
-    add SIGTERMs of their own.
+    add SIGTERMs of their own. In a process that the program forks, SIGTERM does what it would do without the notice.
     """
 
     def __init__(
@@ -72,6 +73,10 @@ class Notice:
             signal.signal(signal.SIGTERM, self._old_handler)
             self._old_handler = None
 
+    def leave_to_program(self) -> None:
+        """In a process that the program has forked: SIGTERM does there what it does without this notice."""
+        signal.signal(signal.SIGTERM, self._old_handler or signal.SIG_DFL)
+
     def _on_sigterm(self, _number: int, _frame: FrameType | None) -> None:
         at = self._clock()
         if self._is_second(at):
@@ -84,3 +89,26 @@ class Notice:
         if self._folder is not None:
             return (Path(self._folder) / LEAVE_NOW).exists()
         return self._sigterm_at is not None and at - self._sigterm_at >= SETTLE_SECONDS
+
+
+# `with multiprocessing.Pool()` ends its workers by SIGTERM, and waits for them. So a forked process has the program's own
+# handling of SIGTERM. A signal that comes before that waits: Python drops one that its handler has noted in a fork.
+_mask = threading.local()
+
+
+def _block() -> None:
+    _mask.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _unblock() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _mask.before)
+
+
+def _begin_forked() -> None:
+    notice = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    if isinstance(notice, Notice):
+        notice.leave_to_program()
+    _unblock()
+
+
+os.register_at_fork(before=_block, after_in_parent=_unblock, after_in_child=_begin_forked)

@@ -1,10 +1,15 @@
 """Notices: deadlines, reasons, and which SIGTERM is the second."""
 
+import multiprocessing
+import os
 import signal
 from pathlib import Path
 
 import pytest
+from tests.support.trainer.stores import environment
 
+from holdfast_train import Run
+from holdfast_train.examples.stub import Counter
 from holdfast_train.pod.launcher.verdict_files import LEAVE_NOW
 from holdfast_train.run.notice import Notice
 
@@ -65,3 +70,24 @@ def test_under_a_launcher_only_the_launcher_counts(tmp_path: Path) -> None:
     assert told.term(0.0) == 1
     late = Sigterms(tmp_path)
     assert late.term(0.0) == 1, "both may have come while nobody could listen: the system remembers only one"
+
+
+# Breaks if a process that the program forks takes SIGTERM for a notice, or loses one that comes while it is forked:
+# `with Pool()` would wait for its workers for ever, and a handler of the program would not be called in them.
+@pytest.mark.parametrize("handler", ["none", "of the program"])
+def test_in_a_forked_process_sigterm_does_what_it_does_without_run(tmp_path: Path, handler: str) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL if handler == "none" else lambda *_: os._exit(7))
+    try:
+        with Run(counter=Counter(), environment=environment(f"file://{tmp_path}/prefix")) as run:
+            waiting = multiprocessing.get_context("fork").Process(target=signal.pause)
+            waiting.start()
+            waiting.terminate()
+            waiting.join(10)
+            found = waiting.exitcode
+            waiting.kill()
+            assert not run._notice.is_given
+            run.left = True
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert found == (-signal.SIGTERM if handler == "none" else 7)
