@@ -8,6 +8,7 @@ from typing import Any, Final
 import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.utilities import CombinedLoader
+from torchmetrics import MetricTracker
 
 from holdfast_train.data import rng
 from holdfast_train.data_wait import DATA_WAIT
@@ -19,16 +20,20 @@ from holdfast_train.frameworks.lightning_strategy import refuse_strategy
 from holdfast_train.frameworks.position import Position, Shape
 from holdfast_train.run.run import Run
 
-# Callbacks from which no resume is exact, because of the epochs, the time or the trial steps that they count, or of
-# parameters that they add to the optimizer; and what a program does in place of them.
+# Callbacks from which no resume is exact, because of the epochs, the time or the trial steps that they count, of
+# parameters that they add to the optimizer, or of parameters that are not those of the module as the program makes it;
+# and what a program does in place of them.
 CALLBACKS: Final = {
     "BaseFinetuning": "give the optimizer all parameters at its start, and set requires_grad in the module",
     "BatchSizeFinder": "choose the batch size before the training",
     "GradientAccumulationScheduler": "use accumulate_grad_batches",
     "LearningRateFinder": "choose the learning rate before the training, as by Tuner(trainer).lr_find",
+    "ModelPruning": "prune with torch.nn.utils.prune where the module is made, or after the training",
     "StochasticWeightAveraging": "leave it out",
     "Timer": "set a number of steps or epochs in place of max_time",
-}
+    "WeightAveraging": "make torch's AveragedModel a part of the module, keep its parameters out of the optimizer, and "
+                       "update it in on_train_batch_end",
+}  # fmt: skip
 
 
 class HoldfastCallback(Callback):
@@ -278,6 +283,8 @@ def _refuse(trainer: Any, module: Any) -> None:
         f"on_save_checkpoint of {', '.join(others)}": (others, "give the callback state_dict and load_state_dict"),
         f"ModelCheckpoint(monitor={monitored!r})": (monitored, "its best file is on the disk of one node. Use "
                                                     "checkpoint.keep.best of the job in place of it"),
+        "MetricTracker": (any(isinstance(part, MetricTracker) for part in module.modules()),
+                          "each of its epochs adds a metric. Keep the best value in a buffer"),
         "on_save_checkpoint of the module": (_has_own(module, "on_save_checkpoint"), "register a buffer"),
         "fit(ckpt_path=...)": (trainer.ckpt_path, "Holdfast resumes from the checkpoints of the job"),
     }  # fmt: skip

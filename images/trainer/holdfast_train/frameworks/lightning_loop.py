@@ -4,6 +4,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import torch
+from torchmetrics import Metric
+
 from holdfast_train.say import say
 
 FILES: Final = ("best_model_path", "kth_best_model_path", "last_model_path")  # in the state of a ModelCheckpoint
@@ -13,7 +16,8 @@ class LightningLoop:
     """The progress of the loops, the other callbacks, the data module, and metrics that are not complete.
 
     Lightning keeps no metrics in its checkpoints. A value that is logged with on_epoch=True has its sum here, and a
-    metric of torchmetrics its state. One rank has its own. `own`: the callback that saves.
+    metric of torchmetrics its state, with the numbers and tensors in its attributes that have changed: wrappers such as
+    `Running` count in them. One rank has its own. `own`: the callback that saves.
     """
 
     def __init__(self, trainer: Any, own: Any) -> None:
@@ -21,6 +25,7 @@ class LightningLoop:
         self._others = [callback for callback in trainer.callbacks if callback is not own]
         self._states: Mapping[str, Any] = {}  # of callbacks, from the checkpoint, until the first batch is asked for
         self._sums: dict[str, Any] = {}  # of the epoch, from the checkpoint, until the value is logged again
+        self._first = {name: _attributes(metric) for name, metric in self._metrics()}  # those that each attempt makes
 
     def state_dict(self) -> dict[str, Any]:
         """The state between two batches."""
@@ -34,9 +39,9 @@ class LightningLoop:
             "sums": {**self._sums, **{name: _sum(result) for name, result in results.items() if _has_sum(result)}},
             "logged": dict(trainer.callback_metrics),
             "metrics": {
-                name: {"state": dict(metric.metric_state), "updates": metric.update_count}
+                name: {"state": {**metric.metric_state, **changed}, "updates": metric.update_count}
                 for name, metric in self._metrics()
-                if metric.update_called
+                if (changed := _changed(metric, self._first.get(name, {})))
             },
         }
 
@@ -84,9 +89,9 @@ class LightningLoop:
             if found := self._states.get(callback.state_key):
                 callback.load_state_dict(found)
 
-    def _metrics(self) -> Iterator[tuple[str, Any]]:
+    def _metrics(self) -> Iterator[tuple[str, Metric]]:
         for name, module in self._trainer.lightning_module.named_modules():
-            if hasattr(module, "metric_state"):
+            if isinstance(module, Metric):
                 yield name, module
 
 
@@ -112,5 +117,22 @@ def _sum(result: Any) -> dict[str, Any]:
     return {"value": result.value, "samples": int(result.cumulated_batch_size) if mean else 0}
 
 
+def _attributes(metric: Metric) -> dict[str, Any]:
+    """The numbers and tensors of `metric`, also how often it was updated, without its states."""
+    own = ((name, value) for name, value in vars(metric).items() if name not in metric._defaults)
+    return {name: value for name, value in own if isinstance(value, int | float | torch.Tensor)}
+
+
+def _changed(metric: Metric, first: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes that are not those of `first`; empty if `metric` was not updated, or was reset since."""
+
+    def is_other(name: str, value: Any) -> bool:
+        return value is not first.get(name) if isinstance(value, torch.Tensor) else value != first.get(name)
+
+    return {name: value for name, value in _attributes(metric).items() if is_other(name, value)}
+
+
 def _on(device: Any, value: Any) -> Any:
-    return [part.to(device) for part in value] if isinstance(value, list) else value.to(device)
+    if isinstance(value, list):
+        return [_on(device, part) for part in value]
+    return value.to(device) if isinstance(value, torch.Tensor) else value

@@ -91,8 +91,8 @@ class Notice:
         return self._sigterm_at is not None and at - self._sigterm_at >= SETTLE_SECONDS
 
 
-# `with multiprocessing.Pool()` ends its workers by SIGTERM, and waits for them. So a forked process has the program's own
-# handling of SIGTERM. A signal that comes before that waits: Python drops one that its handler has noted in a fork.
+# `with multiprocessing.Pool()` ends its workers by SIGTERM, and waits for them. So a forked process has the program's
+# handler of SIGTERM. A signal that comes before it has it stays pending: Python drops one that it handles in a fork.
 _mask = threading.local()
 
 

@@ -12,13 +12,16 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import (
     BaseFinetuning,
     EarlyStopping,
+    EMAWeightAveraging,
     GradientAccumulationScheduler,
     LearningRateFinder,
     ModelCheckpoint,
+    ModelPruning,
 )
 from tests.support.trainer.frameworks.slow_data import SlowData
 from tests.support.trainer.inside import give_notice
 from torch.utils.data import DataLoader, IterableDataset
+from torchmetrics import MeanMetric, MetricTracker
 
 from holdfast_train.errors import StateError
 from holdfast_train.frameworks.lightning import HoldfastCallback
@@ -48,6 +51,12 @@ class Manual(Module):
 class Saving(Module):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["more"] = 1
+
+
+class Tracking(Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tracker = MetricTracker(MeanMetric(), maximize=False)
 
 
 class Averaging(Callback):
@@ -109,6 +118,9 @@ def test_a_loader_without_a_position_is_refused(loader: Any, words: str) -> None
         (Module(), make((GradientAccumulationScheduler({0: 2}),)), "the callback GradientAccumulationScheduler"),
         (Module(), make((Thawing(),)), "the callback BaseFinetuning"),
         (Module(), make((LearningRateFinder(num_training_steps=2),)), "the callback LearningRateFinder"),
+        (Module(), make((EMAWeightAveraging(),)), "the callback WeightAveraging"),
+        (Module(), make((ModelPruning("l1_unstructured", amount=0.1),)), "the callback ModelPruning"),
+        (Tracking(), make(), "MetricTracker"),
         (Module(), make(max_time="00:00:01:00"), "the callback Timer"),
         (
             Module(),

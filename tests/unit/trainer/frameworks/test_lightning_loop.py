@@ -1,5 +1,6 @@
 """What of Lightning's loops goes into a checkpoint. Whole trainings are in tests/integration/trainer/frameworks."""
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,8 @@ import pytest
 import torch
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from torch.utils.data import DataLoader
-from torchmetrics import MeanMetric
+from torchmetrics import MaxMetric, MeanMetric, MetricCollection, SumMetric
+from torchmetrics.wrappers import MinMaxMetric, Running
 
 from holdfast_train.frameworks.lightning_loop import LightningLoop, _without_lost_files
 
@@ -19,6 +21,8 @@ class Module(LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.layer, self.mean = torch.nn.Linear(1, 1), MeanMetric()
+        self.several = MetricCollection([MaxMetric(), SumMetric()])
+        self.last_two, self.extremes = Running(MeanMetric(), window=2), MinMaxMetric(MeanMetric())
 
     def training_step(self, batch: Any, batch_idx: int) -> Any:
         value = batch.mean()
@@ -27,7 +31,13 @@ class Module(LightningModule):
         self.log("highest", value, on_step=False, on_epoch=True, reduce_fx="max")
         self.log("total", value, on_step=False, on_epoch=True, reduce_fx="sum")
         self.log("metric", self.mean, on_step=False, on_epoch=True)
+        for metric in (self.several, self.last_two, self.extremes):
+            metric.update(value)
+        self.extremes.compute()
         return self.layer(batch[:, None]).mean()
+
+    def on_train_epoch_end(self) -> None:
+        self.log_dict({**self.several.compute(), "last_two": self.last_two.compute(), **self.extremes.compute()})
 
     def configure_optimizers(self) -> Any:
         return torch.optim.SGD(self.parameters(), lr=0.01)
@@ -89,14 +99,15 @@ def train(values: list[float], do: Callable[[LightningLoop, int], None]) -> tupl
     return {name: value.item() for name, value in trainer.callback_metrics.items()}, counting, data
 
 
-# Breaks if a sum of the epoch, a metric, or the state of a callback or of the data module is not in the state.
+# Breaks if a sum of the epoch, a metric, what a wrapper of a metric counts by itself, or the state of a callback or of
+# the data module is not in the state.
 def test_what_was_logged_before_a_checkpoint_counts_after_it() -> None:
     states: list[dict[str, Any]] = []
 
     def save(loop: LightningLoop, batch: int) -> None:
         if batch == 2:
             loop._trainer.datamodule.seen = 4
-            states.append(loop.state_dict())
+            states.append(copy.deepcopy(loop.state_dict()))
 
     def load(loop: LightningLoop, batch: int) -> None:
         if batch == 0:
@@ -110,7 +121,8 @@ def test_what_was_logged_before_a_checkpoint_counts_after_it() -> None:
     rest, counting, data = train(VALUES[4:], load)
     assert rest == whole
     assert whole["average"] == whole["metric"] == sum(VALUES) / len(VALUES)
-    assert (whole["highest"], whole["total"]) == (8.0, 15.0)
+    assert (whole["highest"], whole["total"]) == (whole["MaxMetric"], whole["SumMetric"]) == (8.0, 15.0)
+    assert (whole["last_two"], whole["min"], whole["max"]) == (3.5, 5.0, 8.0)
     assert (counting.batches, data.seen) == (3, 4)
 
 
