@@ -112,7 +112,7 @@ class Run:
                 if self._ranks.size > 1 and not self.left:
                     self._agreement.start(self._step, agreed=self._ranks.share(self._save_is_due(ahead=1)))
             if self._complete is None:
-                self._boundary.watch((*self._objects.values(), *self._per_rank.values()))
+                self._boundary.watch({**self._objects, **self._per_rank})
         except HoldfastTrainError as error:
             self._one_run.end(None)
             self._ending.exit_with(error, self._step)

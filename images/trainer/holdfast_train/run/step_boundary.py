@@ -1,16 +1,13 @@
 """`StepBoundary`: whether the state of a program belongs to a whole number of steps."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from holdfast_train.format.stateful import Counts, stepping_ones
+from holdfast_train.run.accumulation import Accumulation, has_new_gradient, has_unused_gradient, version
 from holdfast_train.run.other_optimizers import OtherOptimizers
 from holdfast_train.run.shown_work import ShownWork
 from holdfast_train.say import say
-
-LONGEST: Final = 1000  # steps of the Run, in one accumulation of gradients that a save waits for
-SAMPLED: Final = 16  # parameters of an optimizer whose gradients show whether an accumulation has begun
-MARK: Final = "_holdfast_used"  # on a gradient: its version when an optimizer had used it
 
 
 class StepBoundary:
@@ -40,31 +37,39 @@ class StepBoundary:
         self._has_said = False
         self._has_told_outside = False
         self._since = 0  # steps that were counted since an optimizer stepped
-        self._sampled: list[Any] = []
         self._hooks: list[Any] = []
+        self._accumulations: list[Accumulation] = []  # of the optimizers, if all of them tell when they step
+        self._sampled: list[Any] = []  # parameters of these
         self._others: OtherOptimizers | None = None
 
-    def watch(self, objects: Iterable[Any]) -> None:
+    def watch(self, objects: Mapping[str, Any]) -> None:
         """Notice the steps of the optimizers among `objects`, and of others that train a model among them."""
-        objects = list(objects)
-        self._others = OtherOptimizers(objects, self.note_step)
-        optimizers = [one for one in objects if hasattr(one, "param_groups")]
-        found = stepping_ones(optimizers)
-        self._hooks = [one.register_step_post_hook(self.note_step) for one in found]
+        self._others = OtherOptimizers(objects.values(), self.note_step)
+        optimizers = {name: one for name, one in objects.items() if hasattr(one, "param_groups")}
+        found = [(name, inner) for name, one in optimizers.items() for inner in stepping_ones([one])]
+        self._hooks = [one.register_step_post_hook(self._note_hook) for _, one in found]
         self._sees_all = bool(found) and len(found) == len(optimizers)
         if self._sees_all:  # otherwise one may step, and nothing shows it
-            self._sampled = [parameter for one in found for parameter in _sample(one)]
+            self._accumulations = [Accumulation(name, one) for name, one in found]
+            self._sampled = [parameter for one in self._accumulations for parameter in one.sampled]
 
     def close(self) -> None:
         """Remove the hooks from the optimizers."""
         for hook in self._hooks:
             hook.remove()
+        for one in self._accumulations:
+            one.close()
         if self._others is not None:
             self._others.close()
-        self._hooks, self._sampled = [], []
+        self._hooks, self._accumulations, self._sampled = [], [], []
 
-    def note_step(self, *_: Any) -> None:
-        """An optimizer has stepped. Its hooks call this. StateError if the program has read its steps ahead."""
+    def note_step(self) -> None:
+        """The steps of all optimizers are over. StateError if the program has read its steps ahead."""
+        self._note_hook()
+        for one in self._accumulations:
+            one.note_step()
+
+    def _note_hook(self, *_: Any) -> None:
         if not self._is_in_body:
             self.work.refuse_step_outside()
         self._has_stepped = True
@@ -78,21 +83,13 @@ class StepBoundary:
     def obstacle(self) -> str:
         """Why no checkpoint may be made after the step that was counted, or in the one that runs; empty if it may.
 
-        Gradients are being accumulated: they have come, and no optimizer has used them. After LONGEST such steps they
-        are no obstacle any more: then none of the optimizers steps at all. Or no step has shown that it was trained.
+        Gradients are being accumulated for one of the optimizers: see `Accumulation`. Or no step has shown that it was
+        trained.
         """
         if self.work.is_missing:
             return "nothing shows that a step was trained"
-        if not self._since or not any(map(_has_unused_gradient, self._sampled)):
-            return ""
-        if self._since < LONGEST:
-            return "gradients are being accumulated"
-        say(
-            f"there are gradients, and no optimizer that Run was given has stepped in {self._since} steps: checkpoints "
-            f"do not wait for one any more. If gradients are accumulated over more steps, count fewer steps"
-        )
-        self._sampled = []
-        return ""
+        is_open = [one.is_open(self._since) for one in self._accumulations]  # each of them says what is wrong with it
+        return "gradients are being accumulated" if any(is_open) else ""
 
     @property
     def is_in_body(self) -> bool:
@@ -130,22 +127,21 @@ class StepBoundary:
     def reach(self, step: int) -> None:
         """The number `step` is done; what counts steps learns of it."""
         is_seen = self._has_stepped or self._has_report or self.is_put_off or not self._is_in_body
-        is_seen = is_seen or any(map(_has_new_gradient, self._sampled))
-        is_blank = not is_seen and not any(map(_has_unused_gradient, self._sampled))
+        is_seen = is_seen or any(map(has_new_gradient, self._sampled))
+        is_blank = not is_seen and not any(map(has_unused_gradient, self._sampled))
         self.work.end_step(step, is_seen=is_seen, is_blank=is_blank)
         self._is_in_body = False
         if self._others is not None:
             self._others.end_step(step)
         for thing in self._counting:
             thing.trained(step)
-        if self._has_stepped:
-            self._since = 0
-            for parameter in self._sampled:
-                if parameter.grad is not None:
-                    setattr(parameter.grad, MARK, _version(parameter.grad))
-        else:
-            self._since += 1
-            self._is_in_parts = self._is_in_parts or any(map(_has_unused_gradient, self._sampled))
+        self._since = 0 if self._has_stepped else self._since + 1
+        if self._since:
+            self._is_in_parts = self._is_in_parts or any(map(has_unused_gradient, self._sampled))
+        for one in self._accumulations:
+            one.use()
+        for one in self._accumulations:
+            one.end_step()
         if self._is_in_parts:
             self._gradients = [*map(_gradient, self._sampled)]
         self._has_stepped = self._has_report = self._has_loss = False
@@ -172,31 +168,6 @@ class StepBoundary:
             say(f"run.save() was called {place}, after {step} steps: it saves at the end of {end} step")
 
 
-def _sample(optimizer: Any) -> list[Any]:
-    """At most SAMPLED parameters of `optimizer`, spread over all of them."""
-    every = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    return every[:: -(-len(every) // SAMPLED) or 1]
-
-
-def _has_unused_gradient(parameter: Any) -> bool:
-    """True if a gradient may have come since the last step of the optimizer.
-
-    A sharded parameter may have one that is not in `grad`: FSDP keeps it elsewhere until the ranks add theirs up.
-    """
-    return hasattr(parameter, "placements") if parameter.grad is None else _has_new_gradient(parameter)
-
-
-def _has_new_gradient(parameter: Any) -> bool:
-    """True if `parameter` has a gradient that no optimizer has used."""
-    grad = parameter.grad
-    return grad is not None and bool(getattr(grad, MARK, None) != _version(grad))
-
-
 def _gradient(parameter: Any) -> tuple[int, int] | None:
     """Another value after each change of the gradient."""
-    return None if parameter.grad is None else (id(parameter.grad), _version(parameter.grad))
-
-
-def _version(gradient: Any) -> int:
-    """How often `gradient` was changed in place. A sharded one counts the changes of its own shard."""
-    return int(getattr(gradient, "_local_tensor", gradient)._version)
+    return None if parameter.grad is None else (id(parameter.grad), version(parameter.grad))

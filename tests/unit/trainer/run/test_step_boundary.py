@@ -1,5 +1,6 @@
 """A checkpoint of step n has the state of n steps: a save that is asked for inside a step is put off to its end."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +220,7 @@ def test_a_program_can_say_that_a_step_is_over(prefix: str) -> None:
 def test_a_save_does_not_wait_for_ever(
     prefix: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], steps: bool
 ) -> None:
-    monkeypatch.setattr("holdfast_train.run.step_boundary.LONGEST", 5)
+    monkeypatch.setattr("holdfast_train.run.accumulation.LONGEST", 5)
     training = Accumulation(prefix, every=Every(1))
     training.optimizer.zero_grad = lambda set_to_none=True: None  # type: ignore[method-assign]
     saved = set()
@@ -233,7 +234,95 @@ def test_a_save_does_not_wait_for_ever(
                 break
         assert saved == {None, *range(3 if steps else 5, 11)}
         run.left = True
-    assert ("no optimizer that Run was given has stepped in 5 steps" in capsys.readouterr().err) is not steps
+    assert ("5 steps has ended with gradients that 'optimizer' has not used" in capsys.readouterr().err) is not steps
+
+
+class Two:
+    """Two models and their optimizers, which step as the loop says. The loss of `generator` is that of `critic`."""
+
+    def __init__(self) -> None:
+        self.generator, self.critic = torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)
+        self.first = torch.optim.SGD(self.generator.parameters(), lr=0.1)
+        self.second = torch.optim.SGD(self.critic.parameters(), lr=0.1)
+        self.both = torch.optim.SGD([*self.generator.parameters(), *self.critic.parameters()], lr=0.1)
+
+    def loss(self) -> Any:
+        return self.critic(self.generator(torch.ones(1, 1))).sum()
+
+    def train(self, optimizer: torch.optim.Optimizer) -> None:
+        self.loss().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def accumulate(self, step: int) -> None:
+        """`first` accumulates over four steps, and `second` steps in each of them."""
+        self.second.zero_grad()
+        self.critic(torch.ones(1, 1)).sum().backward()
+        self.second.step()
+        self.second.zero_grad()
+        torch.autograd.backward(self.loss(), inputs=[*self.generator.parameters()])
+        if step % 4 == 3:
+            self.first.step()
+            self.first.zero_grad()
+
+    def clear_before(self, _: int) -> None:
+        """The loss of the generator leaves gradients in the critic, which are dropped before they are used."""
+        for optimizer in (self.second, self.first):
+            optimizer.zero_grad()
+            self.loss().backward()
+            optimizer.step()
+
+    def clear_after(self, step: int) -> None:
+        """The loss of the generator, in each third step, leaves gradients in the critic, which uses them."""
+        self.train(self.second)
+        self.first.zero_grad()
+        if step % 3 == 2:
+            self.train(self.first)
+
+    def clear_after_each(self, _: int) -> None:
+        self.clear_after(2)
+
+    def train_one(self, _: int) -> None:
+        """The first phase of two: the optimizer of the second one has not stepped."""
+        self.generator.zero_grad()
+        self.train(self.second)
+
+
+# Breaks if one optimizer that steps hides the gradients that another one accumulates, if gradients that no step uses
+# hold up saves, or if a program without a place for a save gets none.
+@pytest.mark.parametrize(
+    ("loop", "pair", "saved", "said"),
+    [
+        (Two.accumulate, ("first", "second"), [4, 8, 12], False),
+        (Two.clear_before, ("first", "second"), [*range(1, 13)], False),
+        (Two.clear_after, ("first", "second"), [1, 2, 4, 5, 7, 8, 10, 11], False),
+        (Two.clear_after_each, ("first", "second"), [*range(5, 13)], True),
+        (Two.train_one, ("second", "both"), [*range(2, 13)], False),
+    ],
+)
+def test_a_save_waits_for_each_optimizer(
+    prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    loop: Callable[[Two, int], None],
+    pair: tuple[str, str],
+    saved: list[int],
+    said: bool,
+) -> None:
+    monkeypatch.setattr("holdfast_train.run.accumulation.BESIDE", 5)
+    two = Two()
+    optimizers = {name: getattr(two, name) for name in pair}
+    where = environment(f"file://{prefix}", every=Every(1))
+    found = set()
+    with Run(generator=two.generator, critic=two.critic, **optimizers, environment=where) as run:
+        for step in run.steps(13):
+            settle(run)
+            found.add(run._saving.saved_step)
+            loop(two, step)
+    assert found - {None} == set(saved)
+    assert capsys.readouterr().err.count("has ended with gradients that 'second' has not used") == said
+    assert not any(one._optimizer_step_pre_hooks or one._optimizer_step_post_hooks for one in optimizers.values())
 
 
 # Breaks if a resume silently goes on without the state of an optimizer, or without what it has trained.
