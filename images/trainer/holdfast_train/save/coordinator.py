@@ -200,7 +200,7 @@ class SaveCoordinator:
         elif isinstance(result, RanksDifferError) and (error := self._doubt(result)) is not None:
             self.stop_error = error
         elif isinstance(result, StorageError):
-            self._note(name, self._schedule.record_failed(result))
+            self._note(name, self._schedule.record_failed(result, is_mended=self.saver.take_mended()))
             say(f"a checkpoint could not be saved ({result}); training goes on and tries again")
         else:
             self.stop_error = result

@@ -84,6 +84,7 @@ class Saver:
         self.apart = ALL_ALIKE
         self.frozen = Frozen(state.objects.values(), opened.environment.settings, opened.rank)
         self._overlap = True  # copy while training goes on
+        self._is_mended = False
         self._writer: WriterProcess | None = None
         self._is_losing_writer = False  # the channel to the writer is closed, but its process is not reaped yet
         self._plan: Plan | None = None
@@ -273,10 +274,16 @@ class Saver:
 
     def _last_bytes(self, save: Save, plan: Plan, sample: Sample, confirm: Confirm | None) -> Copied | Abandon:
         why = "" if confirm is None else confirm(self._arenas.by_number[save.arena])
+        self._is_mended = self._is_mended or bool(why)
         return Abandon(save.name, why) if why else Copied(save.name, plan.size, sample.sums())
 
+    def take_mended(self) -> bool:
+        """True, once, if a save was given up because of code of the program, and the next one copies in a safer way."""
+        is_mended, self._is_mended = self._is_mended, False
+        return is_mended
+
     def _give_up(self, name: CheckpointName, why: str) -> None:
-        self._overlap = False
+        self._is_mended, self._overlap = self._is_mended or self._overlap, False
         say(f"{why}: from now on training waits while its state is copied")
         self.send(Abandon(name, why))
 

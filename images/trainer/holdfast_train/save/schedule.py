@@ -139,15 +139,16 @@ class SaveSchedule:
         took = f"{saved.seconds:.3f}"
         self._progress.checkpoint = report.Saved(saved.uri, saved.size, took, saved.committed_at, saved.step)
 
-    def record_failed(self, error: StorageError, *, is_kept: bool = False) -> StorageError:
+    def record_failed(self, error: StorageError, *, is_kept: bool = False, is_mended: bool = False) -> StorageError:
         """A save has failed, and is due again soon. Return the new `failure`, to be raised if it was the last save.
 
         `is_kept`: its writer tries it again with the copy that it has. Then no other save is due before its time.
+        `is_mended`: its cause is gone, and no storage has to recover. Then another save is due at once.
 
         A storage that has worked for this run is not misconfigured: if it refuses now, a later attempt may succeed.
         """
         if not is_kept:
-            self._retry_at = time.monotonic() + self._timings.retry
+            self._retry_at = time.monotonic() + (0.0 if is_mended else self._timings.retry)
         self._progress.save_error = one_line(f"{error.reason}: {error}", self._secrets)
         if error.outcome == "misconfigured" and self.saved_step is not None:
             error = StorageUnreachableError(f"the storage has worked for this run and refuses now: {error}")

@@ -3,12 +3,14 @@
 import os
 import random
 import signal
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.support.http.progress_endpoint import Endpoint
 from tests.support.trainer.runs import Flaky, hasty, settle, train, verdict
 from tests.support.trainer.stores import environment
@@ -19,6 +21,7 @@ from holdfast_train import ElasticSampler, Run
 from holdfast_train.errors import StateError, StorageDeniedError
 from holdfast_train.examples.stub import Counter
 from holdfast_train.format.manifest import decode
+from holdfast_train.save.arena import Arena
 from holdfast_train.storage.folder import FolderStorage
 
 
@@ -282,6 +285,41 @@ def test_an_object_that_was_added_is_accepted_by_a_rule(
     again = Counter()
     with Run(counter=Counter(), other=again, environment=replace(where, identity=replace(where.identity, attempt=3))):
         assert again.total == 7
+
+
+# Breaks if a save that the program has spoilt is repeated after the time that a storage gets to recover.
+def test_a_save_that_was_given_up_is_repeated_at_the_next_step(
+    uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reached, may_go_on = threading.Event(), threading.Event()
+    original = Arena.copy_from
+
+    def copy_from(*arguments: Any) -> None:
+        if threading.current_thread().name == "holdfast-capture":
+            reached.set()
+            assert may_go_on.wait(30)
+        original(*arguments)
+
+    monkeypatch.setattr(Arena, "copy_from", copy_from)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    where = environment(uri, every=Every(2))
+    with Run(model=model, optimizer=optimizer, environment=where) as run:
+        for step in run.steps(4):
+            if step == 2:
+                assert reached.wait(30)
+                with torch.no_grad():
+                    model.weight.add_(1.0)
+                may_go_on.set()
+                settle(run)
+                assert run._saving.saved_step is None
+            optimizer.zero_grad()
+            model(torch.ones(1, 4)).sum().backward()
+            optimizer.step()
+            if step == 3:
+                settle(run)
+                assert run._saving.saved_step == 3
+    assert "code other than the optimizer changed a parameter while it was copied" in capsys.readouterr().err
 
 
 def test_an_object_that_was_removed_is_said(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
