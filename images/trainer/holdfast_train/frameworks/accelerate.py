@@ -47,6 +47,7 @@ class AcceleratedRun(EpochRun):
         own: dict[str, Any] = _prepared(accelerator)
         if is_in_pod():
             refuse_distribution(accelerator)
+            _refuse_save_hooks(accelerator)
             seed = sys.modules["torch"].initial_seed() % 2**32
             position = Position(base_of(loader), seed=seed, rank=accelerator.process_index)
             for prepared in accelerator._dataloaders:
@@ -84,6 +85,17 @@ class AcceleratedRun(EpochRun):
 
     def _ends_epoch(self) -> bool:
         return bool(self._accelerator.gradient_state.end_of_dataloader)
+
+
+def _refuse_save_hooks(accelerator: Any) -> None:
+    """StateError if hooks would add something to a checkpoint of accelerate, which nothing makes here."""
+    for hook in accelerator._save_model_state_pre_hook.values():
+        name = getattr(hook, "__qualname__", type(hook).__qualname__).rpartition(".")[2]
+        raise StateError(
+            f"register_save_state_pre_hook was given {name}: what it saves would be in no checkpoint. Give "
+            f"AcceleratedRun the objects that it saves, such as AcceleratedRun(accelerator, loader, ema=ema), and "
+            f"register the hook only where save_state is called. What prepare was given needs no hook"
+        )
 
 
 def _prepared(accelerator: Any) -> dict[str, Any]:

@@ -63,6 +63,20 @@ def test_a_training_with_deepspeed_is_refused() -> None:
         AcceleratedRun(accelerator, loader)
 
 
+# Breaks if what the hooks of a program save is in no checkpoint, and nobody says so.
+def test_a_hook_that_saves_is_refused() -> None:
+    accelerator, loader = prepared([1, 2])
+
+    def save_ema(models: list[Any], weights: list[Any], folder: str) -> None:
+        """Averaged weights, as the scripts of diffusers save them."""
+
+    hook = accelerator.register_save_state_pre_hook(save_ema)
+    with pytest.raises(StateError, match=r"given save_ema: .*AcceleratedRun\(accelerator, loader, ema=ema\)"):
+        AcceleratedRun(accelerator, loader)
+    hook.remove()
+    AcceleratedRun(accelerator, loader)
+
+
 # Breaks if an object of the program replaces one that accelerate has prepared.
 def test_a_name_that_is_taken_is_refused() -> None:
     accelerator, loader = prepared([1, 2])
