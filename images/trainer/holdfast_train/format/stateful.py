@@ -19,6 +19,8 @@ _SPLIT: Final = {
     ("deepspeed", "DeepSpeedZeroOptimizer"): "ZeRO of DeepSpeed",
     ("deepspeed", "DeepSpeedZeroOptimizer_Stage3"): "ZeRO of DeepSpeed",
 }
+# Modules whose objects contain no state that the program has made.
+_OF_LIBRARIES: Final = ("torch.", "accelerate.", "lightning.fabric.", "holdfast_train.frameworks.position")
 
 
 @runtime_checkable
@@ -77,7 +79,8 @@ def stepping_ones(objects: Iterable[Any]) -> list[Any]:
 
 
 def stepping(optimizer: Any) -> Any:
-    """The optimizer that changes the parameters: `optimizer`, or the one in wrappers such as accelerate's."""
+    """The optimizer that changes the parameters: `optimizer`, or the one in wrappers such as accelerate's. Of a
+    schedule of torch it is the optimizer whose numbers it sets."""
     while hasattr(inner := getattr(optimizer, "optimizer", None), "param_groups"):
         optimizer = inner
     return optimizer
@@ -93,13 +96,14 @@ def has_position(objects: Iterable[Any]) -> bool:
 
 def of_program(objects: Iterable[Any]) -> list[Any]:
     """Those of `objects` that are of the program itself, or `Values` of it: such an object may contain anything, as how
-    far the training is. Modules, objects of torch, an ElasticSampler and Generators contain nothing of that kind.
+    far the training is. Modules, objects of torch, an ElasticSampler and Generators contain nothing of that kind, nor
+    do those of accelerate and Fabric with what the adapters add to them.
     """
     torch: Any = sys.modules.get("torch")
     samplers: Any = sys.modules.get("holdfast_train.data.elastic_sampler")  # loaded if there is one: it needs NumPy
     known = (Generators, *([torch.nn.Module] if torch else []), *([samplers.ElasticSampler] if samplers else []))
-    others = (one for one in objects if not isinstance(one, known))
-    return [one for one in others if type(one).__module__.partition(".")[0] != "torch"]
+    others = (stepping(one) for one in objects if not isinstance(one, known))
+    return [one for one in others if not type(one).__module__.startswith(_OF_LIBRARIES)]
 
 
 def unwrapped(thing: Any) -> Any:

@@ -1,11 +1,11 @@
-"""`OtherOptimizers`: optimizers of torch that train in this process, and that Run was not given."""
+"""`OtherOptimizers`: optimizers of torch that train in this process, and schedules, that Run was not given."""
 
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from holdfast_train.data.values import Values
-from holdfast_train.format.stateful import of_program, stepping_ones
+from holdfast_train.format.stateful import of_program, stepping, stepping_ones
 from holdfast_train.say import say
 
 MANY: Final = 16  # steps in which only an optimizer of unknown parameters steps: an inner loop is not meant by it
@@ -18,6 +18,9 @@ class OtherOptimizers:
     That is so if a program replaces its optimizer or its model for another phase, or gives Run a model alone. An
     optimizer of an inner loop, as for an adversarial batch, steps in the same steps as those of Run.
 
+    Says once, too, if an optimizer of Run has a schedule of torch, and Run was given none for it: a resume begins that
+    schedule at its first step. torch marks an optimizer that has one, and nothing leads to the schedule.
+
     `on_step` is called after each step of one that trains a model of Run. Nothing is said of objects of the program
     itself: they may contain any optimizer.
     """
@@ -29,6 +32,10 @@ class OtherOptimizers:
         self._has_known, self._other = False, None  # that have stepped since the last counted step
         self._alone = 0
         self._is_over = any(not isinstance(one, Values) for one in of_program(self._objects))
+        optimizers = [] if self._is_over else stepping_ones(self._objects)
+        schedules = [one for one in self._objects if not hasattr(one, "param_groups")]
+        scheduled = {id(stepping(getattr(one, "scheduler", one))) for one in schedules}  # accelerate wraps schedules
+        self._unscheduled = [one for one in optimizers if id(one) not in scheduled]
         optim: Any = sys.modules.get("torch.optim.optimizer")
         self._hook = None if optim is None else optim.register_optimizer_step_post_hook(self._note)
 
@@ -39,6 +46,7 @@ class OtherOptimizers:
 
     def end_step(self, step: int) -> None:
         """The number `step` is done."""
+        self._tell_schedule()
         other, has_known, self._other, self._has_known = self._other, self._has_known, None, False
         if has_known or self._is_over:
             self._alone = 0
@@ -60,6 +68,17 @@ class OtherOptimizers:
             models = [one for one in self._objects if isinstance(one, module)]
             self._parameters = {id(parameter) for model in models for parameter in model.parameters()}
         return any(id(one) in self._parameters for group in optimizer.param_groups for one in group["params"])
+
+    def _tell_schedule(self) -> None:
+        for optimizer in self._unscheduled:
+            if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
+                self._unscheduled = []
+                say(
+                    f"an optimizer ({type(optimizer).__name__}) has a schedule that Run was not given: its position "
+                    f"will be in no checkpoint, and a resume begins it at its first step. Give it to Run as well, such "
+                    f"as schedule=schedule"
+                )
+                return
 
     def _tell(self, optimizer: Any, step: int) -> None:
         is_ours = self._trains_ours(optimizer)

@@ -56,6 +56,18 @@ def test_a_loader_without_a_position_is_refused(data: Any, options: dict[str, An
         AcceleratedRun(accelerator, loader)
 
 
+# Breaks if what the adapter adds to a Run is taken for objects of the program, which may contain a schedule.
+@pytest.mark.parametrize("is_given", [False, True])
+def test_a_schedule_that_was_not_prepared_is_told(capsys: pytest.CaptureFixture[str], is_given: bool) -> None:
+    accelerator, loader = prepared([1, 2])
+    schedule = torch.optim.lr_scheduler.LinearLR(accelerator._optimizers[0].optimizer)
+    with AcceleratedRun(accelerator, loader, **({"schedule": schedule} if is_given else {})) as run:
+        for _ in run.epochs(1):
+            for _batch in run.batches():
+                run.report(loss=1.0)
+    assert ("has a schedule that Run was not given" in capsys.readouterr().err) is not is_given
+
+
 def test_a_training_with_deepspeed_is_refused() -> None:
     accelerator, loader = prepared([1, 2])
     accelerator.state.distributed_type = "DEEPSPEED"

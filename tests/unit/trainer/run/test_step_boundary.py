@@ -362,6 +362,30 @@ def test_an_optimizer_that_run_was_not_given_is_told(
     assert (told.count(said) == told.count("that Run was not given") == 1) if said else "was not given" not in told
 
 
+# Breaks if a resume silently begins a schedule at its first step, or if a schedule that Run has is missed in a wrapper.
+@pytest.mark.parametrize("form", ["forgotten", "forgotten later", "given", "chained", "accelerate", "own object"])
+def test_a_schedule_that_run_was_not_given_is_told(capsys: pytest.CaptureFixture[str], form: str) -> None:
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule: Any = None if form == "forgotten later" else torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    objects: dict[str, Any] = {"model": model, "optimizer": optimizer}
+    if form == "accelerate":
+        accelerator = pytest.importorskip("accelerate").Accelerator(cpu=True)
+        objects = dict(zip(("optimizer", "schedule"), accelerator.prepare(optimizer, schedule), strict=True))
+    elif "forgotten" not in form:
+        chained = torch.optim.lr_scheduler.ChainedScheduler([schedule])
+        objects["schedule"] = {"given": schedule, "chained": chained, "own object": Own(model)}[form]
+    with Run(**objects) as run:
+        for step in run.steps(3):
+            if schedule is None and step == 1:
+                schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+            if schedule is not None:
+                schedule.step()
+    assert capsys.readouterr().err.count("(SGD) has a schedule that Run was not given") == ("forgotten" in form)
+
+
 class Own:
     """An object of the program with a model in it."""
 
