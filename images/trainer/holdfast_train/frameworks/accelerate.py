@@ -10,6 +10,7 @@ from holdfast_train.format.program import Severity
 from holdfast_train.format.stateful import Stateful
 from holdfast_train.frameworks.batch_order import seed_evaluation
 from holdfast_train.frameworks.epoch_run import EpochRun
+from holdfast_train.frameworks.own_objects import with_own
 from holdfast_train.frameworks.position import Position, Shape
 from holdfast_train.frameworks.prepared import base_of, refuse_distribution
 
@@ -60,9 +61,7 @@ class AcceleratedRun(EpochRun):
                 batches_of_a_step=accelerator.gradient_accumulation_steps,
                 batches_of_an_epoch=len(loader),
             )
-        for name in own.keys() & objects.keys():
-            raise StateError(f"{name!r} is the name of an object that accelerate has prepared: choose another name")
-        super().__init__(position, per_rank=per_rank, config=config, rules=rules, objects=own | objects)
+        super().__init__(position, per_rank=per_rank, config=config, rules=rules, objects=with_own(own, objects))
 
     def _goal(self, epochs: int) -> int:
         every, batches = self._accelerator.gradient_accumulation_steps, len(self._loader)

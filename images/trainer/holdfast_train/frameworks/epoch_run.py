@@ -9,6 +9,7 @@ from holdfast_train.data_wait import DATA_WAIT
 from holdfast_train.errors import StateError
 from holdfast_train.format.program import Severity
 from holdfast_train.format.stateful import Stateful
+from holdfast_train.frameworks.own_objects import with_own
 from holdfast_train.frameworks.position import Position
 from holdfast_train.run.run import Run
 
@@ -33,7 +34,7 @@ class EpochRun:
     ) -> None:
         self._position = position
         own = {} if position is None else {"data": position}
-        self._run = Run(per_rank={**(per_rank or {}), **own}, config=config, rules=rules, **objects)
+        self._run = Run(per_rank=with_own(own, per_rank), config=config, rules=rules, **objects)
         self._steps: Iterator[int] = iter(())
         self._epoch = 0
         self._is_read = False  # the batches of this epoch

@@ -11,6 +11,7 @@ from holdfast_train.format.program import Severity
 from holdfast_train.format.stateful import Stateful
 from holdfast_train.frameworks.epoch_run import EpochRun
 from holdfast_train.frameworks.lightning_strategy import refuse_strategy
+from holdfast_train.frameworks.own_objects import with_own
 from holdfast_train.frameworks.position import Position, Shape
 
 
@@ -62,9 +63,7 @@ class FabricRun(EpochRun):
             )
             if fabric.strategy.precision.state_dict():
                 own["scaler"] = fabric.strategy.precision
-        for name in own.keys() & objects.keys():
-            raise StateError(f"{name!r} is the name of an object that FabricRun saves: choose another name")
-        super().__init__(position, per_rank=per_rank, config=config, rules=rules, objects=own | objects)
+        super().__init__(position, per_rank=per_rank, config=config, rules=rules, objects=with_own(own, objects))
 
     @property
     def is_accumulating(self) -> bool:

@@ -10,7 +10,9 @@ from holdfast_train.data import rng
 from holdfast_train.data_wait import DATA_WAIT
 from holdfast_train.environment import is_in_pod
 from holdfast_train.errors import StateError
+from holdfast_train.format.stateful import Stateful
 from holdfast_train.frameworks.batch_order import seed_evaluation
+from holdfast_train.frameworks.own_objects import with_own
 from holdfast_train.frameworks.position import Position, Shape
 from holdfast_train.frameworks.prepared import base_of, refuse_distribution
 from holdfast_train.frameworks.trainer_loop import TrainerLoop
@@ -31,7 +33,7 @@ HOOKED: Final = (
 RESUMED: Final = "a checkpoint of Holdfast"
 
 
-def train(trainer: Any, **options: Any) -> Any:
+def train(trainer: Any, *, per_rank: Mapping[str, Stateful] | None = None, **more: Any) -> Any:
     """Train as `trainer.train(**options)`, with the checkpoints of the job. Returns what that returns.
 
         from holdfast_train.frameworks.transformers import train
@@ -39,14 +41,20 @@ def train(trainer: Any, **options: Any) -> Any:
         train(Trainer(model=model, args=args, train_dataset=data))
 
     Training resumes where the newest checkpoint is, saves beside training, and leaves on a notice: then the process
-    ends here, with exit code 0. After the return training is complete. Outside a Holdfast pod this is
-    `trainer.train(**options)`. StateError names an option that makes an exact resume impossible.
+    ends here, with exit code 0. After the return training is complete. Outside a Holdfast pod this is `trainer.train`.
+    StateError names an option that makes an exact resume impossible.
+
+    Those of `more` with state_dict and load_state_dict go into checkpoints, as with Run: state that the Trainer, its
+    callbacks or the model keep elsewhere than in parameters and buffers. `per_rank`: those that differ between ranks.
+    The others are the options of `trainer.train`.
     """
+    objects = {name: value for name, value in more.items() if isinstance(value, Stateful)}
+    options = {name: value for name, value in more.items() if name not in objects}
     if not is_in_pod():
         return trainer.train(**options)
     _refuse(trainer, options)
     with ExitStack() as stack:
-        training = _Training(trainer, stack)
+        training = _Training(trainer, stack, objects, per_rank or {})
         with _hooked(trainer, training):
             return trainer.train(**options)
 
@@ -98,10 +106,11 @@ class _Training:
     evaluated then, and no random number of the next one is drawn.
     """
 
-    def __init__(self, trainer: Any, stack: ExitStack) -> None:
+    def __init__(self, trainer: Any, stack: ExitStack, objects: Mapping[str, Any], per_rank: Mapping[str, Any]) -> None:
         self.originals: dict[str, Callable[..., Any]] = {}
         self._trainer = trainer
         self._stack = stack
+        self._objects, self._per_rank = objects, per_rank
         self._loop = TrainerLoop(trainer)
         self._steps: Iterator[int] | None = None  # until the Trainer's own loop begins
         self._has_begun = False
@@ -139,20 +148,21 @@ class _Training:
         original(max_steps, per_epoch, epochs, None, trial)
         self._prepared = self.originals["_prepare_for_training"](max_steps, self._loader, None)
         scaler = getattr(trainer.accelerator, "scaler", None)
-        self._run = Run(
-            model=self._prepared[0],
-            optimizer=trainer.optimizer,
-            schedule=trainer.lr_scheduler,
+        own = {
+            "model": self._prepared[0],
+            "optimizer": trainer.optimizer,
+            "schedule": trainer.lr_scheduler,
             **({} if scaler is None else {"scaler": scaler}),
-            shape=Shape(
+            "shape": Shape(
                 processes=trainer.args.world_size,
                 samples=len(self._loader.dataset),
                 samples_of_a_step=trainer.get_total_train_batch_size(trainer.args),
                 batches_of_a_step=trainer.args.gradient_accumulation_steps,
                 batches_of_an_epoch=len(self._loader),
             ),
-            per_rank={"data": self._data, "loop": self._loop},
-        )
+        }
+        of_rank = with_own({"data": self._data, "loop": self._loop}, self._per_rank)
+        self._run = Run(per_rank=of_rank, **with_own(own, self._objects))
         self._stack.enter_context(self._run)
         self._end_if_left()
         self._steps = self._run.steps(max_steps)

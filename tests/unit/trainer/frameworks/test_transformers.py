@@ -1,8 +1,10 @@
 """What is refused, and what happens outside a pod. Trainings are in tests/integration/trainer/frameworks."""
 
 import os
+import random
 import signal
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from tests.support.trainer.frameworks.slow_data import SlowData
 from tests.support.trainer.frameworks.trainer_parts import make_trainer
 from transformers import EarlyStoppingCallback, TrainerCallback
 
+from holdfast_train import Generators, Values
 from holdfast_train.errors import StateError
 from holdfast_train.frameworks.trainer_loop import TrainerLoop
 from holdfast_train.frameworks.transformers import HOOKED, train
@@ -73,7 +76,7 @@ def test_a_trainer_with_a_loop_of_its_own_is_refused(tmp_path: Path) -> None:
 def test_outside_a_pod_the_trainer_trains_as_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOLDFAST_JOB", raising=False)
     given = trainer(tmp_path)
-    assert train(given).global_step == 11
+    assert train(given, ignore_keys_for_eval=[], values=Values(count=0)).global_step == 11
     assert not set(HOOKED) & set(vars(given))
 
 
@@ -137,6 +140,43 @@ def test_a_notice_in_the_evaluation_that_ends_the_training_is_too_late(
     assert evaluate(tmp_path, at=8)[0].state.global_step == 8
     pod(2)
     assert evaluate(tmp_path)[0].state.global_step == 8
+
+
+class Draw(TrainerCallback):
+    """A callback without a state: it draws a number from `source` before each step, and counts in `values`."""
+
+    def __init__(self) -> None:
+        self.source, self.values, self.drawn = random.Random(3), Values(count=0), list[Any]()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.values.count += 1
+        self.drawn.append((self.values.count, self.source.random()))
+
+
+# Breaks if a program has no way to give what its callbacks, its Trainer or its model keep elsewhere.
+def test_objects_of_the_program_go_on_too(tmp_path: Path, pod: Callable[[int], None]) -> None:
+    drawn = []
+    for attempt in (1, 2):
+        pod(attempt)
+        given, draw = trainer(tmp_path), Draw()
+        given.args.max_steps = 11
+        for callback in (Watch(4 if attempt == 1 else None), draw):
+            given.add_callback(callback)
+        with pytest.raises(SystemExit) if attempt == 1 else nullcontext():
+            train(given, per_rank={"source": Generators(source=draw.source)}, values=draw.values)
+        drawn += draw.drawn
+    source = random.Random(3)
+    assert drawn == [(count, source.random()) for count in range(1, 12)]
+
+
+# Breaks if an object of the program replaces one of the adapter.
+@pytest.mark.usefixtures("pod")
+@pytest.mark.parametrize(
+    ("more", "name"), [({"schedule": Values()}, "schedule"), ({"per_rank": {"loop": Values()}}, "loop")]
+)
+def test_a_name_that_is_taken_is_refused(tmp_path: Path, more: dict[str, Any], name: str) -> None:
+    with pytest.raises(StateError, match=f"'{name}' is the name of an object.*choose another name"):
+        train(trainer(tmp_path), **more)
 
 
 # Breaks if each attempt evaluates at its start, or if what callbacks do there is in the state once for each attempt.
