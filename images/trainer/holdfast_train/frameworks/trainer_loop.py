@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -127,9 +128,28 @@ def _plain(number: Any) -> Any:
 
 def _json(value: Any) -> bytes:
     try:
-        return json.dumps(value).encode()
+        return json.dumps(value, default=_number).encode()
     except TypeError as error:
+        place = _place(value, "the state of the Trainer at ")
         raise StateError(
-            f"the TrainerState or a callback has a value that JSON does not have ({error}): log only numbers and "
-            f"strings"
+            f"{place}, which JSON does not have: log and keep numbers, also in a tensor or an array with one element, "
+            f"and strings"
         ) from error
+
+
+def _number(value: Any) -> Any:
+    """The number in a tensor or an array with one element. TypeError if `value` is something else."""
+    if hasattr(value, "item") and math.prod(getattr(value, "shape", (0,))) == 1:
+        return value.item()
+    raise TypeError
+
+
+def _place(value: Any, place: str) -> str:
+    """Where JSON lacks something in `value`, and of which type that is."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+    for name, part in parts:
+        try:
+            json.dumps(part, default=_number)
+        except TypeError:
+            return _place(part, f"{place}[{name!r}]")
+    return f"{place} is a {type(value).__name__}"

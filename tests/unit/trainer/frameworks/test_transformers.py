@@ -8,7 +8,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from tests.support.trainer.frameworks.held_trainer import Setup
 from tests.support.trainer.frameworks.slow_data import SlowData
 from tests.support.trainer.frameworks.trainer_parts import make_trainer
@@ -192,6 +194,19 @@ def test_what_the_trainer_does_at_its_start_is_done_once(tmp_path: Path, pod: Ca
     assert [log["step"] for log in logs if "eval_loss" in log] == [0, 4, 8, 11]
     assert (watch.begun, [log["begun"] for log in logs if "begun" in log]) == (1, [1])
     assert given.args.eval_on_start
+
+
+# Breaks if a program that logs numbers of NumPy or torch fails at its first save, or is not told which value is wrong.
+def test_what_a_program_logs_is_a_number_or_is_named(tmp_path: Path) -> None:
+    given = trainer(tmp_path)
+    given.log({"a": np.float32(0.5), "b": torch.tensor([2.0], dtype=torch.bfloat16), "c": np.int64(3)})
+    state = TrainerLoop(given).state_dict()
+    given.state.log_history = []
+    TrainerLoop(given).load_state_dict(state)
+    assert {name: given.state.log_history[0][name] for name in "abc"} == {"a": 0.5, "b": 2.0, "c": 3}
+    given.log({"loss": 1.0, "losses": torch.ones(2)})
+    with pytest.raises(StateError, match=r"\['log_history'\]\[1\]\['losses'\] is a Tensor, which JSON does not have"):
+        TrainerLoop(given).state_dict()
 
 
 # Breaks if the Trainer looks for a checkpoint on the disk of a lost node.
