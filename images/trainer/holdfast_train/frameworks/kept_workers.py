@@ -13,3 +13,13 @@ def separate_workers(loader: Any) -> None:
     """
     if getattr(loader, "persistent_workers", False) and loader.generator is None:
         loader.generator = sys.modules["torch"].Generator()
+
+
+def renew_workers(loader: Any) -> None:
+    """An epoch of `loader`, a DataLoader of torch, begins: let it make new workers if its data set has `set_epoch`.
+
+    Workers that stay have the data set as it was in the epoch in which they were made; after a resume that would be
+    another epoch.
+    """
+    if hasattr(loader.dataset, "set_epoch"):
+        loader._iterator = None

@@ -10,6 +10,7 @@ from holdfast_train.data.rng import Generators
 from holdfast_train.errors import StateError
 from holdfast_train.format.stateful import Stateful
 from holdfast_train.frameworks.batch_order import BatchOrder, seed_batches
+from holdfast_train.frameworks.kept_workers import renew_workers
 
 INSIDE: Final = ("batch_sampler", "sampler", "base_sampler", "inner")  # where samplers keep the sampler below them
 
@@ -45,6 +46,7 @@ class Position:
         self._expected = None
         self._is_drawn = False
         self._start = self._capture()
+        renew_workers(self._loader)
 
     def begin_again(self, *, skip: bool = False) -> None:
         """The epoch of the checkpoint begins once more: the loader is asked for its batches next.

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, Sampler
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, Sampler
 
 from holdfast_train.errors import StateError
 from holdfast_train.frameworks.position import Position, Shape
@@ -39,6 +39,41 @@ def loader(kind: str) -> Any:
         sampler = RandomSampler(range(10), generator=torch.Generator())
         return DataLoader(range(10), batch_sampler=BatchSampler(sampler, 2, drop_last=False))  # type: ignore[arg-type]
     return DataLoader(range(10), batch_size=2, sampler=Own(kind))  # type: ignore[arg-type]
+
+
+class Grown(Dataset[int]):
+    """The samples are the number of the epoch."""
+
+    epoch = -1
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, number: int) -> int:
+        return self.epoch
+
+
+class OfEpoch(Grown):
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+
+# Breaks if workers that stay keep the data set of an earlier epoch, which those after a resume do not have, or if
+# workers whose data set has no epochs are made once more.
+@pytest.mark.parametrize(("kind", "epochs"), [(OfEpoch, [0, 1]), (Grown, [-1, -1])])
+def test_workers_have_the_data_set_of_the_epoch(kind: type[Grown], epochs: list[int]) -> None:
+    data = kind()
+    loader = DataLoader(data, batch_size=4, num_workers=1, persistent_workers=True)
+    position = Position(loader, seed=0, rank=0)
+    found, iterators = [], set()
+    for epoch in range(2):
+        if isinstance(data, OfEpoch):
+            data.set_epoch(epoch)
+        position.begin(epoch)
+        found += [batch[0].item() for batch in loader]
+        iterators.add(loader._iterator)
+    assert found == epochs
+    assert len(iterators) == (1 if kind is Grown else 2)
 
 
 def passed_over(found: Any, position: Position) -> list[list[int]]:
