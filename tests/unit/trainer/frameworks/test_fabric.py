@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.fabric import Fabric
+from lightning.fabric.plugins import MixedPrecision
 from tests.support.trainer.stores import variables
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -43,6 +44,22 @@ def test_a_loader_without_a_position_is_refused() -> None:
 def test_a_name_that_is_taken_is_refused() -> None:
     with pytest.raises(StateError, match=r"'shape'.*choose another name"):
         FabricRun(*prepared([1, 2]), shape=torch.nn.Linear(1, 1))
+
+
+# Breaks if the scaler of Fabric is taken for an object of the program, which may contain a schedule.
+def test_a_schedule_that_was_forgotten_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    scaled = MixedPrecision("16-mixed", "cpu", scaler=torch.amp.GradScaler("cpu"))
+    fabric = Fabric(accelerator="cpu", devices=1, plugins=[scaled])
+    layer = torch.nn.Linear(1, 1)
+    model, optimizer = fabric.setup(layer, torch.optim.SGD(layer.parameters(), lr=0.1))
+    torch.optim.lr_scheduler.LinearLR(optimizer.optimizer)
+    loader = fabric.setup_dataloaders(DataLoader([1, 2], batch_size=2))  # type: ignore[arg-type]
+    with FabricRun(fabric, loader, model=model, optimizer=optimizer) as run:
+        assert "scaler" in run._run._objects
+        for _ in run.epochs(1):
+            for _batch in run.batches():
+                run.report(loss=1.0)
+    assert "(SGD) has a schedule that Run was not given" in capsys.readouterr().err
 
 
 def test_a_step_of_no_batches_is_refused() -> None:
