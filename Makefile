@@ -45,6 +45,13 @@ test-thorough: setup ## Run the tests that take half a minute or more each; ARGS
 	$(BIN)/pytest tests -m thorough -n $(WORKERS) --dist worksteal $(ARGS)
 	$(BIN)/pytest tests/unit -m "hypothesis and not thorough" --hypothesis-profile=more -n $(WORKERS) --dist worksteal $(ARGS)
 
+.PHONY: test-node
+test-node: setup ## Run the tests on real nodes: containerd, runc, kubelet and the images (needs root; half an hour)
+	$(BIN)/python -m tests.support.real_node.needs
+	$(BIN)/holdfast local build
+	$(BIN)/python -m tests.support.tools helm containerd containerd-shim-runc-v2 ctr coredns kubelet
+	$(BIN)/pytest tests/node -v --durations 5 $(ARGS)
+
 .PHONY: test-versions
 test-versions: setup ## Run the tests of frameworks with the versions of the libraries before today's (minutes)
 	"$(PYTHON)" scripts/setup.py versions

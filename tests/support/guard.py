@@ -3,7 +3,7 @@
 Fixtures clean up after a run that ends by itself. A run that is killed by SIGTERM or SIGKILL cannot, and its operators,
 servers and clusters live on. So each run has a guard: a process in a session of its own that learns of clusters and
 folders through a pipe. The pipe closes when the run ends, also by a signal. Then the guard takes clusters down, kills
-every process that has the run's mark in its environment, and removes the folders.
+every process that has the run's mark in its environment, ends what is left of real nodes, and removes the folders.
 """
 
 import os
@@ -51,6 +51,13 @@ def guarded_cluster(root: Path) -> Iterator[None]:
 
 
 @contextmanager
+def guarded_node(folder: Path) -> Iterator[None]:
+    """Inside, the real node whose files are in `folder` does not outlive this run."""
+    with _guarded("node", folder):
+        yield
+
+
+@contextmanager
 def _guarded(kind: str, path: Path) -> Iterator[None]:
     stream = start().stdin
     assert stream is not None
@@ -67,6 +74,12 @@ def _take_down(root: str) -> None:
 
     with suppress(LocalError):  # it was not up yet, or is down already
         Cluster.load(Path(root)).down()
+
+
+def _end_node(folder: str) -> None:
+    from tests.support.real_node.remains import end
+
+    end(Path(folder))
 
 
 def _kill_marked(mark: str) -> None:
@@ -92,7 +105,9 @@ def main() -> None:
             _take_down(path)
     _kill_marked(sys.argv[1])
     for kind, path in left:
-        if kind == "folder":
+        if kind == "node":
+            _end_node(path)
+        elif kind == "folder":
             shutil.rmtree(path, ignore_errors=True)
 
 

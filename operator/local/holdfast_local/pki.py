@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 
-from holdfast.serve.authority import Authority, new_key, private_pem
+from holdfast.serve.authority import Authority, KeyPair, new_key, private_pem
 
 _LIFE = timedelta(days=365)
 
@@ -20,15 +20,21 @@ class KeyFiles:
 
 
 class Pki:
-    """Writes certificates and keys into one folder, mode 0700; keys have mode 0600. `cert`: the CA's certificate."""
+    """Writes certificates and keys into one folder, mode 0700; keys have mode 0600. `cert`: the CA's certificate.
+
+    The authority of a folder that has one goes on.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
+        self.cert, key = folder / "ca.crt", folder / "ca.key"
+        if key.exists():
+            self._authority = Authority(KeyPair(self.cert.read_text(), key.read_text()))
+            return
         self._authority = Authority.create("holdfast-local-ca", _LIFE)
-        self.cert = folder / "ca.crt"
         self.cert.write_text(self._authority.pair.certificate)
-        _write_key(folder / "ca.key", self._authority.pair.key)
+        _write_key(key, self._authority.pair.key)
 
     def issue(self, name: str, common_name: str, organization: str = "", hosts: tuple[str, ...] = ()) -> KeyFiles:
         """Write `name`.crt and `name`.key: for a client, and with `hosts` (DNS names, addresses) for a server too."""

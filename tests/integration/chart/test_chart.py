@@ -12,6 +12,7 @@ import pytest
 import yaml
 from scripts.generate.dashboards.files import files
 from tests.support.cluster.local_cluster import apply
+from tests.support.operator.release import CHART, NAMESPACE, run
 from tests.support.tools.catalogue import HELM
 
 from holdfast.api import crds, names, rbac
@@ -21,8 +22,6 @@ from holdfast_local.cluster import Cluster
 from holdfast_local.errors import LocalError
 
 ROOT = Path(__file__).resolve().parents[3]
-CHART = ROOT / "charts" / "holdfast"
-NAMESPACE = "holdfast-system"
 PODS = 40  # more than are released at the same time
 
 Manifest = dict[str, Any]
@@ -32,12 +31,6 @@ Manifest = dict[str, Any]
 def helm() -> Path:
     """Helm, built once into the user's cache."""
     return toolchain.build(HELM)
-
-
-def run(helm: Path, *args: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    """Run Helm without a cluster and without the user's own settings."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HELM_", "KUBE"))}
-    return subprocess.run([helm, *args], capture_output=True, text=True, timeout=timeout, check=False, env=environment)
 
 
 def render(helm: Path, *args: str, namespace: str = NAMESPACE) -> list[Manifest]:

@@ -3,31 +3,25 @@
 The operators run in a cluster of their own, under the rights and with the probes of the chart (see operator_image).
 """
 
-import subprocess
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 import pytest
 import yaml
-from tests.integration.chart.test_chart import CHART, NAMESPACE, run
-from tests.support.cluster.local_cluster import exists, fresh_namespace, get, items, running_cluster
+from tests.support.cluster.local_cluster import exists, fresh_namespace, running_cluster
 from tests.support.cluster.training_jobs import stub, submit
 from tests.support.guard import temporary_folder
 from tests.support.operator import operator_image
-from tests.support.tools.catalogue import HELM
+from tests.support.operator.release import CHART, GOOD_IN, NAMESPACE, ON_ANY_NODE, Release
 from tests.support.waiting import wait_for
 
 from holdfast.api import names, rbac
-from holdfast_local import toolchain
 from holdfast_local.cluster import Cluster
 from holdfast_local.config import DEFAULT_IMAGES
 
 pytestmark = pytest.mark.cluster
 
-ON_ANY_NODE = {"name": "cpu", "kind": "CPU", "acquireTimeout": "10s"}
 BREAKS = "settings.HOLDFAST_WORKERS=many"  # the operator refuses it at its start, and ends with 1
-GOOD_IN = "120s"  # Helm's time for a healthy install; it takes a few seconds
 BROKEN_IN = "25s"  # long enough for pods to crash several times
 
 
@@ -43,57 +37,6 @@ def installed_cluster() -> Iterator[Cluster]:
         }
         with running_cluster(images={**DEFAULT_IMAGES, **ours}) as cluster:
             yield cluster
-
-
-class Release:
-    """The release `holdfast` of the chart in a cluster."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self._helm = toolchain.build(HELM)
-        self._place = ("--namespace", NAMESPACE, "--kubeconfig", str(cluster.admin_kubeconfig))
-
-    def helm(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of Helm on the release."""
-        return run(self._helm, command, "holdfast", *arguments, *self._place, timeout=200)
-
-    def upgrade(self, *arguments: str, within: str = GOOD_IN) -> subprocess.CompletedProcess[str]:
-        """`helm upgrade --install --wait`."""
-        return self.helm(
-            "upgrade", str(CHART), "--install", "--create-namespace", "--wait", "--timeout", within, *arguments
-        )
-
-    def pods(self) -> list[dict[str, Any]]:
-        """The operator's pods."""
-        return items(self.cluster, "pod", NAMESPACE, labelSelector="app.kubernetes.io/component=operator")
-
-    def ready(self) -> set[str]:
-        """The names of those that are Ready and stay."""
-        return {pod["metadata"]["name"] for pod in self.pods() if _is_ready(pod)}
-
-    def leader(self) -> str:
-        """The name of the pod that has the Lease; empty if none has it."""
-        holder = get(self.cluster, f"lease/{rbac.LEASE}", NAMESPACE)["spec"].get("holderIdentity") or ""
-        return str(holder).rpartition("_")[0]
-
-    def renewed(self) -> datetime:
-        """When the Lease was renewed."""
-        return datetime.fromisoformat(get(self.cluster, f"lease/{rbac.LEASE}", NAMESPACE)["spec"]["renewTime"])
-
-    def objects(self, kinds: str, *names_: str) -> list[str]:
-        """What there is of these kinds in the release's namespace, such as `configmap/a`."""
-        found = self.cluster.kubectl("get", kinds, *names_, "-n", NAMESPACE, "-o", "name", "--ignore-not-found")
-        return found.split()
-
-    def completes_a_job(self, namespace: str, name: str) -> None:
-        """A job that is applied now comes to its end."""
-        job = submit(self.cluster, namespace, [ON_ANY_NODE], stub("--step-seconds", 0.01), name, goal={"steps": 20})
-        assert job.wait_phase("Completed", "Failed", timeout=90)["phase"] == "Completed"
-
-
-def _is_ready(pod: dict[str, Any]) -> bool:
-    conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions") or ()}
-    return conditions.get("Ready") == "True" and not pod["metadata"].get("deletionTimestamp")
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +60,7 @@ def test_install_that_waits_returns_when_both_are_ready_and_one_leads(release: R
     assert len(release.ready()) == len(release.pods()) == 2
     leader = wait_for(release.leader, 20, "an operator to lead")
     assert leader in release.ready()
-    wait_for(lambda: _labelled(release) == {leader}, 20, "the leader's label, which the Service selects")
+    wait_for(lambda: release.labelled() == {leader}, 20, "the leader's label, which the Service selects")
     release.completes_a_job(namespace, "first")
 
 
@@ -171,11 +114,6 @@ def test_uninstall_leaves_neither_lease_nor_private_key_nor_finalizer(release: R
     (pod,) = job.pods()
     assert names.POD_FINALIZER not in pod["metadata"].get("finalizers", [])
     assert pod["status"]["phase"] == "Running", "the training goes on"
-
-
-def _labelled(release: Release) -> set[str]:
-    """The operators with the leader's label."""
-    return {pod["metadata"]["name"] for pod in release.pods() if names.LABEL_LEADER in pod["metadata"]["labels"]}
 
 
 def _restarts(pod: dict[str, Any]) -> int:

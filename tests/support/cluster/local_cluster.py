@@ -4,7 +4,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,21 @@ def items(cluster: Cluster, kind: str, namespace: str | None = None, **query: st
     answer = _request(cluster, "GET", f"{_collection(kind, namespace)}?{urlencode(query)}")
     found: list[dict[str, Any]] = answer.json()["items"]
     return found
+
+
+def watch(cluster: Cluster, kind: str, namespace: str, timeout: float) -> Iterator[dict[str, Any]]:
+    """The events of a kind in a namespace from now on, each with `type` and `object`, for at most `timeout` seconds."""
+    begun = _request(cluster, "GET", _collection(kind, namespace)).json()["metadata"]["resourceVersion"]
+    query = urlencode({"watch": "1", "resourceVersion": begun, "timeoutSeconds": int(timeout)})
+    url = f"{cluster.server}{_collection(kind, namespace)}?{query}"
+    answer = _connections(cluster.root).request("GET", url, preload_content=False, timeout=timeout + 10)
+
+    def events() -> Iterator[dict[str, Any]]:
+        with closing(answer):
+            for line in answer:
+                yield json.loads(line)
+
+    return events()
 
 
 def patch(cluster: Cluster, what: str, changes: dict[str, Any], namespace: str | None = None) -> None:

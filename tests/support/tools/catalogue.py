@@ -41,4 +41,42 @@ JOBSET: Final = _ours(
     stamp=("sigs.k8s.io/jobset/pkg/version.GitVersion=%",),
     estimate="about 3 minutes",
 )
-BY_NAME: Final = {tool.name: tool for tool in (HELM, PROMTOOL, ALERTMANAGER, PINT, KWOK, JOBSET)}
+KUBELET: Final = _ours(
+    "kubelet",
+    ".",
+    "k8s.io/kubernetes",
+    stamp=TOOLS["kubernetes"].stamp,
+    links=("kube-proxy",),
+    space=4 * 1024**3,
+    estimate="about 5 minutes",
+)
+
+
+def _of_containerd(name: str) -> Tool:
+    module = "github.com/containerd/containerd/v2"
+    return _ours(
+        name,
+        f"{module}/cmd/{name}",
+        module,
+        stamp=(f"{module}/version.Version=%",),
+        tags=("no_btrfs", "no_devmapper", "no_zfs"),
+        folder="containerd",
+    )
+
+
+CONTAINERD: Final = _of_containerd("containerd")
+SHIM: Final = _of_containerd("containerd-shim-runc-v2")
+CTR: Final = _of_containerd("ctr")
+
+COREDNS: Final = _ours(
+    "coredns",
+    ".",
+    "github.com/coredns/coredns",
+    stamp=("github.com/coredns/coredns/coremain.GitCommit=%",),
+    estimate="about 2 minutes",
+)
+
+REAL_NODE: Final = (KUBELET, CONTAINERD, SHIM, CTR, COREDNS)
+"""What a real node is made of, beside the packages of the distribution."""
+
+BY_NAME: Final = {tool.name: tool for tool in (HELM, PROMTOOL, ALERTMANAGER, PINT, KWOK, JOBSET, *REAL_NODE)}

@@ -50,3 +50,11 @@ def test_a_signing_key_and_its_public_half_belong_together(pki: Pki) -> None:
     key = load_pem_private_key(private.read_bytes(), None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     assert load_pem_public_key(public.read_bytes()) == key.public_key()
+
+
+def test_a_folder_that_has_an_authority_keeps_it(pki: Pki, tmp_path: Path) -> None:
+    """Breaks if a certificate for a node that comes later is not trusted by the API server."""
+    before = pki.cert.read_bytes()
+    later = Pki(tmp_path / "pki")
+    assert later.cert.read_bytes() == before
+    load(later.issue("later", "later").cert).verify_directly_issued_by(load(pki.cert))

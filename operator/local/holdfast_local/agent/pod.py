@@ -151,7 +151,7 @@ class PodWorker:
         self.containers = [Container(one, self._sandbox, first) for one in spec["containers"]]
         self._state.init = [one.state for one in self.init]
         self._state.containers = [one.state for one in self.containers]
-        self.reporter.changed()
+        await self.reporter.flush()  # that a pod is there is said before anything of it runs, or fails
         ending = asyncio.create_task(self._end_when_told())
         renewing: asyncio.Task[None] | None = None
         try:
@@ -221,6 +221,7 @@ class PodWorker:
         except TimeoutError:
             self._state.reason = "DeadlineExceeded"
             self._state.message = "Pod was active on the node longer than the specified deadline"
+            await self.reporter.flush()
         loop = asyncio.get_running_loop()
         since = loop.time()
         self.tell()

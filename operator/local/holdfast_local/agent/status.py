@@ -27,6 +27,9 @@ class Running:
     started_at: datetime
 
 
+START_ERROR = "StartError"
+
+
 @dataclass(frozen=True)
 class Terminated:
     """A container that ended."""
@@ -37,6 +40,11 @@ class Terminated:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     container_id: str = ""
+
+    @property
+    def has_run(self) -> bool:
+        """False for a container whose program could not be started."""
+        return self.reason != START_ERROR
 
 
 @dataclass
@@ -112,8 +120,10 @@ def phase(pod: PodState) -> str:
         return _outcome(pod) or "Failed"  # it had to end before all of it had started
     if not initialized(pod):
         return "Pending"
-    begun = any(isinstance(one.state, Terminated) or one.last is not None for one in pod.containers)
-    return "Running" if begun or not any(isinstance(one.state, Waiting) for one in pod.containers) else "Pending"
+    ended = [one.state for one in pod.containers if isinstance(one.state, Terminated)]
+    if any(state.has_run for state in ended) or any(one.last for one in pod.containers):
+        return "Running"
+    return "Running" if all(isinstance(one.state, Running) for one in pod.containers) else "Pending"
 
 
 def _outcome(pod: PodState) -> str | None:
@@ -154,7 +164,9 @@ def build(pod: PodState, now: datetime) -> Object:
 def _conditions(pod: PodState, now: datetime) -> list[Object]:
     outcome = _outcome(pod)
     done, over = outcome == "Succeeded", phase(pod) in ("Succeeded", "Failed")
-    ready = all(one.ready for one in pod.containers) and not pod.over
+    # A pod that has to end is unready before its containers have ended.
+    fails = outcome == "Failed" or bool(pod.reason)
+    ready = all(one.ready for one in pod.containers) and not pod.over and not fails
     unready = ", ".join(one.name for one in pod.containers if not one.ready)
     why = "" if ready else "PodCompleted" if done else "ContainersNotReady"
     words = "" if ready or done else f"containers with unready status: [{unready}]"
@@ -164,8 +176,8 @@ def _conditions(pod: PodState, now: datetime) -> list[Object]:
         ("PodReadyToStartContainers", pod.sandbox and not over, "", ""),
         ("Initialized", started, "" if started else "ContainersNotInitialized",
          "" if started else f"containers with incomplete status: [{undone}]"),
-        ("Ready", ready, "PodFailed" if outcome == "Failed" else why, words),
-        ("ContainersReady", ready, "PodFailed" if outcome == "Failed" else why, words),
+        ("Ready", ready, "PodFailed" if fails else why, words),
+        ("ContainersReady", ready, "PodFailed" if fails else why, words),
     ]  # fmt: skip
     result = []
     for kind, value, reason, message in rows:

@@ -25,6 +25,7 @@ from holdfast_local.agent.status import (
     FALLBACK_BYTES,
     FALLBACK_LINES,
     MESSAGE_BYTES,
+    START_ERROR,
     ContainerState,
     Running,
     Terminated,
@@ -284,7 +285,7 @@ class Container:
             self.log.close()
         self.process = None
         now = datetime.now(UTC)
-        ended = Terminated(128, "StartError", message, datetime.fromtimestamp(0, UTC), now, self.state.container_id)
+        ended = Terminated(128, START_ERROR, message, datetime.fromtimestamp(0, UTC), now, self.state.container_id)
         self._set(ended)
         return ended
 
