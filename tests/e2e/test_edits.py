@@ -83,3 +83,21 @@ def test_an_edit_with_which_no_attempt_can_run_pauses_the_job_until_it_is_correc
     assert done["phase"] == "Completed"
     assert condition(done, "Misconfigured") == ("False", "Corrected")
     assert done["history"][-1]["resumedStep"]
+
+
+@pytest.mark.parametrize("goal", [160, 30])
+def test_another_goal_counts_for_a_training_that_runs(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool, goal: int
+) -> None:
+    """Breaks if a job ends at the goal that it had before, which is final, or trains beyond a goal that is over."""
+    job = submit(cluster, namespace, [calm_pool.tier("cpu")], slow_at_first(0.1), goal={"steps": 100})
+    job.wait_step(40)
+
+    job.patch({"goal": {"steps": goal}})
+
+    done = job.wait_phase("Completed", "Failed")
+    left, last = done["history"]
+    assert (left["kind"], left["reason"]) == ("Stopped", "SpecChanged")
+    assert last["kind"] == "Completed"
+    assert last["resumedStep"] == left["lastStep"] < 100
+    assert done["progress"]["step"] == max(goal, left["lastStep"])

@@ -57,7 +57,7 @@ class EndReason(StrEnum):
     BUDGET_EXCEEDED = "BudgetExceeded"
     DEADLINE_EXCEEDED = "DeadlineExceeded"  # spec.activeDeadline
     MOVE_REQUESTED = "MoveRequested"
-    SPEC_CHANGED = "SpecChanged"  # it ran another program, or had another storage
+    SPEC_CHANGED = "SpecChanged"  # it ran another program, for another goal, or had another storage
     # The job went to another tier, or no node came in time.
     KEEPING_DEADLINE = "KeepingDeadline"
     RETURNING = "Returning"

@@ -21,9 +21,10 @@ from holdfast.api.trainer import Trainer
 MadeFrom = tuple[FieldDigest, ...]
 
 LENGTH: Final = 16  # hexadecimal digits of a digest
-TRAINER, STORAGE, FOLDER = "trainer", "checkpoint.storage", "checkpoint.folder"
-# An attempt with another value of one of these does not do the work of its job: it has to leave.
-PROGRAM: Final = frozenset((TRAINER, STORAGE))
+TRAINER, STORAGE, FOLDER, GOAL = "trainer", "checkpoint.storage", "checkpoint.folder", "goal.steps"
+# An attempt with another value of one of these does not do the work of its job: it has to leave. One with a lower goal
+# would end early, and what is complete stays complete.
+PROGRAM: Final = frozenset((TRAINER, STORAGE, GOAL))
 # A program that has taken the storage fence takes it again if these are the same. The process that saves a folder takes
 # the fence for a program that cannot.
 _FENCED_BY: Final = frozenset((TRAINER, STORAGE, FOLDER))

@@ -138,13 +138,14 @@ def test_equal_quantities_and_durations_are_the_same(
     assert made() == made()
 
 
-def test_a_trainer_and_a_storage_are_another_program_and_settings_are_not() -> None:
+def test_a_trainer_a_storage_and_a_goal_are_another_program_and_settings_are_not() -> None:
     runs = attempt(made_from=made_from(job().spec))
     settings = edited(**{"checkpoint.every": "1h", "checkpoint.folder": "/o", "failure.stallTimeout": "20m"})
     assert other_program(runs, settings.spec) == ()
     assert other_program(runs, job(trainer=TRAINER).spec) == ("trainer",)
     elsewhere = edited(**{"checkpoint.storage": {"s3": {"bucket": "other", "prefix": "p"}}})
     assert other_program(runs, elsewhere.spec) == ("checkpoint.storage",)
+    assert other_program(runs, edited(**{"goal.steps": 7}).spec) == ("goal.steps",)
 
 
 def test_an_attempt_of_which_it_is_not_known_runs_another_program() -> None:
