@@ -96,6 +96,7 @@ class Run:
         self._checkpointer: SaveCoordinator | None = None
         self._complete: int | None = None  # the step at which an earlier attempt has completed the training
         self._has_ended = False  # by the program's decision: see `finish`
+        self._has_shown_left = False  # `advance` has returned after a notice, and the program could ask `should_stop`
         self._one_run = OneRun(None)
         self._ending = self._make_ending()
 
@@ -270,12 +271,19 @@ class Run:
 
         Ask `step` before the first call: in an attempt that resumes, a loop over epochs would begin at its first one.
         Begins a save if one is due. FencedError if a newer attempt has started, AlreadyCompleteError if an earlier one
-        has completed the training, StateError in a loop over `steps`.
+        has completed the training, StateError in a loop over `steps`. After a notice the training is handed over: then
+        another step ends the process, with exit code 0.
         """
         if self._boundary.is_in_body:
             raise StateError(
                 "run.advance() was called in a loop over run.steps, which counts its steps itself: remove the call"
             )
+        if self._has_shown_left:
+            say(
+                f"the program trains on after it had to leave at step {self._step}: that step is not saved, and the "
+                f"process ends here. Ask run.should_stop before each step"
+            )
+            raise SystemExit(0)
         if self._environment is not None:
             objects = (*self._objects.values(), *self._per_rank.values())
             self._loops.check_place(resumed_from=self._resumed_from, objects=objects)
@@ -286,6 +294,7 @@ class Run:
         if not left or self.has_stepped:  # otherwise this is the end of the step in which the program left its loop
             self._count()
         self._act()
+        self._has_shown_left = self.left
 
     def _count(self) -> None:
         """Count a step. Other ranks are not asked for anything."""

@@ -256,6 +256,25 @@ def test_loop_of_another_shape(uri: str) -> None:
     assert run.step == 7
 
 
+# Breaks if a program that does not ask whether it has to stop saves twice, or ends as one whose fence a newer attempt
+# has taken.
+def test_a_loop_that_trains_on_after_a_notice_is_ended(
+    uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counter = Counter()
+    where = environment(uri, HOLDFAST_VERDICT_DIR=str(tmp_path))
+    with pytest.raises(SystemExit) as end, Run(counter=counter, environment=where) as run:
+        while run.step < 10:
+            counter.add(run.step)
+            if run.step == 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+            run.advance()
+    assert (end.value.code, run.step, verdict(tmp_path)["result"]) == (0, 4, "saved")
+    told = capsys.readouterr().err
+    assert told.count("notice to leave") == 1
+    assert "trains on after it had to leave at step 4" in told
+
+
 def test_an_object_that_the_checkpoint_lacks_is_named(uri: str, tmp_path: Path) -> None:
     train(environment(uri), 50, stop=3)
     where = environment(uri, 2, HOLDFAST_VERDICT_DIR=str(tmp_path))
