@@ -23,6 +23,7 @@ from holdfast.runtime.apiserver.leadership_gate import LeadershipGate
 from holdfast.runtime.apiserver.lease import Elector
 from holdfast.runtime.apiserver.own_pod import OwnPod
 from holdfast.runtime.endpoint.ca_configmap import CaConfigMap
+from holdfast.runtime.endpoint.certificates import Certificates
 from holdfast.runtime.endpoint.metrics_review import MetricsReviewer
 from holdfast.runtime.endpoint.pod_membership import PodMembership
 from holdfast.runtime.endpoint.serving_ca import read_or_create_ca
@@ -42,8 +43,7 @@ from holdfast.runtime.loop.progress_slots import ProgressSlots
 from holdfast.runtime.loop.reconcile import Decide, Reconciler
 from holdfast.runtime.settings import Settings, split_address
 from holdfast.serve.auth import Authenticator, ReviewedTokens
-from holdfast.serve.authority import KeyPair
-from holdfast.serve.certs import make_serving, server_context, service_hosts
+from holdfast.serve.certs import service_hosts
 from holdfast.serve.exposition import Exposition
 from holdfast.serve.fleet import Fleet, ProfileCollector
 from holdfast.serve.members import MemberBook
@@ -114,7 +114,7 @@ class Operator:
             now=utc_now,
         )
         self._decide = decide
-        self._ca: KeyPair | None = None
+        self._certificates: Certificates | None = None
         self._executor: Executor | None = None
         self._progress: ProgressServer | None = None
         self._health = Health(
@@ -213,20 +213,21 @@ class Operator:
     async def _prepare(self) -> None:
         """Read and start what every operator needs. It could lead after that, so it is ready."""
         settings = self._settings
-        self._ca = await read_or_create_ca(self._client, settings.namespace)
+        self._certificates = Certificates(await read_or_create_ca(self._client, settings.namespace), utc_now)
+        self._spawn(self._certificates.run(), "certificates")
         context = None
         if settings.metrics_auth == "on":
             hosts = service_hosts(settings.namespace, [f"holdfast-metrics.{settings.namespace}.svc"])
-            context = server_context(make_serving(self._ca, hosts))
+            context = self._certificates.context(hosts)
         port = await self._metrics_server.start(*split_address(settings.metrics_bind), context)
         log.info("metrics on port %d", port)
         await self._resync.until_done(self._resync.check)
         self._prepared = True
 
     async def _lead(self) -> None:
-        settings = self._settings
-        assert self._ca is not None
-        ca = CaConfigMap(self._writer, self._ca.certificate)
+        settings, certificates = self._settings, self._certificates
+        assert certificates is not None
+        ca = CaConfigMap(self._writer, certificates.ca.certificate)
         self._executor = Executor(
             writer=self._writer,
             cache=self._cache,
@@ -249,7 +250,7 @@ class Operator:
         reconciler.observe = self._metrics.observe_pass
         await self._resync.until_done()
         self._profiles.begin()
-        await self._serve(self._ca)
+        await self._serve(certificates)
         await self._own_pod.serve()
         for number in range(settings.workers):
             self._spawn(reconciler.work(), f"worker-{number}")
@@ -269,11 +270,11 @@ class Operator:
         self._spawn(watches.run(), "watches")
         log.info("leading: %d jobs, %d nodes", len(self._cache.jobs), len(self._cache.cluster.nodes))
 
-    async def _serve(self, ca: KeyPair) -> None:
+    async def _serve(self, certificates: Certificates) -> None:
         settings = self._settings
         host, port = split_address(settings.progress_bind)
         extra = [name for name in (urlsplit(settings.service_url).hostname, host) if name and name != "0.0.0.0"]  # noqa: S104
-        context = server_context(make_serving(ca, service_hosts(settings.namespace, extra)))
+        context = certificates.context(service_hosts(settings.namespace, extra))
         self._progress = ProgressServer(
             auth=Authenticator(TokenReviewer(self._client), self._may_know),
             book=self._book,

@@ -35,12 +35,20 @@ def service_hosts(namespace: str, extra: Iterable[str] = ()) -> list[str]:
 
 
 def server_context(pair: KeyPair) -> ssl.SSLContext:
-    """A context for TLS 1.2 and newer. The key is on disk only while it is loaded, readable by this user only."""
+    """A context for TLS 1.2 and newer that shows this certificate."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    show(context, pair)
+    return context
+
+
+def show(context: ssl.SSLContext, pair: KeyPair) -> None:
+    """Let connections that begin from now on see this certificate; those that there are go on.
+
+    The key is on disk only while it is loaded, readable by this user only.
+    """
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         file = Path(folder) / "pair.pem"
         file.touch(mode=0o600)
         file.write_text(pair.key + pair.certificate)
         context.load_cert_chain(file)
-    return context
