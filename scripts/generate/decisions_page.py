@@ -44,6 +44,9 @@ run. A job that has run pauses until a person corrects it ([A job that needs a
 correction](../how-to/debug.md#a-job-that-needs-a-correction)). These reasons may pass by themselves, so four attempts
 in a row count as interruptions before: `StorageDenied`, `StorageNotFound`, `StorageUntrusted`,
 `StorageProxyFailed`, `DataInvalid`, `CommandNotFound`, `CommandNotExecutable`, `PythonIncomplete`.
+
+Where a signal ended the program and nothing says who sent it, the decision waits two seconds for the final phase of the
+pod: a kubelet that evicts a pod for what it uses says so only then.
 """
 
 _NOTICES = """\

@@ -8,6 +8,7 @@ import torch
 from tests.node.jobs import train
 from tests.support import base_image
 from tests.support.cluster.local_cluster import apply, delete
+from tests.support.cluster.small_gangs import printed_by_rank_0
 from tests.support.cluster.training_jobs import Job, Raw
 from tests.support.real_node.cluster import RealCluster
 
@@ -83,7 +84,7 @@ def test_both_nodes_train_and_one_that_reboots_comes_back(real: RealCluster, nam
     real.nodes["real-2"].boot()
     done = job.wait_phase("Completed", "Failed", timeout=300)
     assert done["phase"] == "Completed", [(one["kind"], one["reason"]) for one in done["history"]]
-    assert f"total {STEPS * (STEPS + 1) // 2}" in job.logs(done["history"][-1]["number"])
+    assert f"total {STEPS * (STEPS + 1) // 2}" in printed_by_rank_0(job)
 
 
 def test_a_deleted_pod_of_two_costs_no_step(real: RealCluster, namespace: str) -> None:

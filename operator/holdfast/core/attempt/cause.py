@@ -44,7 +44,24 @@ def find_cause(turn: Turn) -> Cause | None:
         return _of_members(turn)
     if turn.pod is None:
         return None
-    return Cause(classify(turn.pod, turn.attempt.drain), turn.pod, _ended_at(turn.pod))
+    return _of_pod(turn, turn.pod)
+
+
+def _of_pod(turn: Turn, pod: PodView, rank: int | None = None) -> Cause | None:
+    """How a pod ended; None while its kubelet may still say why."""
+    end, at = classify(pod, turn.attempt.drain), _ended_at(pod)
+    if _may_be_explained(turn, pod, end) and not _is_over(turn, at, SETTLE):
+        return None
+    return Cause(end, pod, at, rank)
+
+
+def _may_be_explained(turn: Turn, pod: PodView, end: End) -> bool:
+    """True if a signal ended the program, and nothing yet says who sent it.
+
+    A kubelet that evicts a pod for what it uses says so with the final phase, about a second after the container's end.
+    """
+    is_said = pod.is_final or pod.others_run or turn.attempt.drain or pod.deleted_at or pod.disruption
+    return not is_said and end.kind is EndKind.INTERRUPTION and end.reason != EndReason.CONTAINER_LOST
 
 
 def _of_members(turn: Turn) -> Cause | None:
@@ -118,7 +135,7 @@ def _of_member(turn: Turn, member: Member) -> Cause | None:
     if member.pod is None:
         return None
     if member.pod.ended:
-        return Cause(classify(member.pod, turn.attempt.drain), member.pod, _ended_at(member.pod), member.rank)
+        return _of_pod(turn, member.pod, member.rank)
     if member.report is None:
         return None
     end = classify(member.pod, turn.attempt.drain, told=member.report.verdict)

@@ -94,9 +94,14 @@ class PodView:
     bound: bool = False  # it was seen without a node before: then the scheduler chose the node, not its creator
 
     @property
+    def is_final(self) -> bool:
+        """True if its kubelet has said all that it says of the pod."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
     def ended(self) -> bool:
         """True if the trainer can do no more work here: the pod's phase is final, or its trainer container ended."""
-        return self.phase in ("Succeeded", "Failed") or (self.trainer is not None and self.trainer.ended)
+        return self.is_final or (self.trainer is not None and self.trainer.ended)
 
     @property
     def devices(self) -> Mapping[str, int]:

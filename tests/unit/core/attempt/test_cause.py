@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.support.decisions.snapshots import at, container, verdict
+from tests.support.decisions.snapshots import at, attempt, container, drain, job, pod, snapshot, status, verdict
 from tests.unit.core.table.gang_cases import START, TRAINS, given, member, says
 
 from holdfast.api.attempt import EndKind
@@ -93,3 +93,52 @@ def test_what_the_launcher_says_of_its_ranks_wins_over_words_in_the_log():
     words = "ValueError: this batch is bad\nConnection reset by peer"
     assert not is_of_peer(End(EndKind.FAILURE, "UserException", words, peer=False))
     assert is_of_peer(End(EndKind.FAILURE, "UserException", "cannot tell", peer=True))
+
+
+LEFT = container(ended=True, exit_code=0, message=verdict("drained", "SavedAndLeft", step=41))
+KILLED = container(ended=True, exit_code=137)
+OVER_ITS_LIMIT = "Pod ephemeral local storage usage exceeds the total limit of containers 40Mi."
+SIGNALS = [
+    ("a signal of nobody, just now", 1, {"trainer": LEFT}, None),
+    ("and two seconds ago", 3, {"trainer": LEFT}, ("Interruption", "SavedAndLeft")),
+    ("the kubelet says more", 1, {"trainer": LEFT, "phase": "Failed", "reason": "Evicted", "message": OVER_ITS_LIMIT},
+     ("Failure", "Evicted")),
+    ("the kubelet says no more", 1, {"trainer": LEFT, "phase": "Succeeded"}, ("Interruption", "SavedAndLeft")),
+    ("a kill of nobody, just now", 1, {"trainer": KILLED}, None),
+    ("and two seconds ago", 3, {"trainer": KILLED}, ("Interruption", "Killed")),
+    ("a container beside it runs on", 1, {"trainer": LEFT, "others_run": True}, ("Interruption", "SavedAndLeft")),
+    ("a person deleted the pod", 1, {"trainer": LEFT, "deleted_at": at(20)}, ("Interruption", "PodDeleted")),
+    ("the cluster took the pod", 1, {"trainer": LEFT, "disruption": "PreemptionByScheduler"},
+     ("Interruption", "PreemptionByScheduler")),
+    ("the runtime lost the container", 1, {"trainer": container(ended=True, exit_code=255)},
+     ("Interruption", "ContainerLost")),
+    ("the program failed", 1, {"trainer": container(ended=True, exit_code=3)}, ("Failure", "ExitCode")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ago", "changes", "expected"), [one[1:] for one in SIGNALS], ids=[one[0] for one in SIGNALS])
+def test_a_signal_of_nobody_waits_for_what_the_kubelet_says_of_it(ago, changes, expected):
+    """Breaks if a program that fills the disk of each node counts as interrupted: it would go on for ever."""
+    trainer = replace(changes["trainer"], ended_at=at(-ago))
+    seen = pod(**{**changes, "trainer": trainer})
+    found = find_cause(take_turn(Draft(snapshot(job(status(attempt())), seen))))
+    assert (found and (found.end.kind.value, found.end.reason)) == expected
+
+
+def test_a_signal_that_holdfast_sent_is_explained():
+    """Breaks if each move costs the time that a kubelet takes to say nothing."""
+    seen = pod(trainer=replace(LEFT, ended_at=at(0)))
+    found = find_cause(take_turn(Draft(snapshot(job(status(attempt(drain=drain()))), seen))))
+    assert found is not None
+
+
+def test_a_signal_of_nobody_on_one_of_several_nodes_waits_too():
+    """Breaks if a training on several nodes counts as interrupted where one on a single node does not."""
+    alive = member(1, 0)
+    ended = {"trainer": replace(LEFT, ended_at=at(-1))}
+    found = find_cause(take_turn(Draft(given(TRAINS, alive, member(1, 1, **ended), members=says(alive)))))
+    assert found is None
+    final = {**ended, "phase": "Failed", "reason": "Evicted", "message": OVER_ITS_LIMIT}
+    found = find_cause(take_turn(Draft(given(TRAINS, alive, member(1, 1, **final), members=says(alive)))))
+    assert found is not None
+    assert found.end.kind is EndKind.FAILURE
