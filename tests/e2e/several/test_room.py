@@ -12,9 +12,9 @@ from holdfast_local.cluster import Cluster
 pytestmark = pytest.mark.training
 
 
-def gang(cluster: Cluster, namespace: str, pool: Pool, name: str, **selector: str) -> Job:
+def gang(cluster: Cluster, namespace: str, pool: Pool, name: str, timeout: str = "7d", **selector: str) -> Job:
     """A training on two nodes of a pool that has two; more labels may leave it fewer."""
-    tier = pool.tier("spot", acquireTimeout="7d", observation="Free")
+    tier = pool.tier("spot", acquireTimeout=timeout, observation="Free")
     tier["nodeSelector"] |= selector
     trainer = {"nodes": 2, "acceleratorsPerNode": 1}
     return submit(cluster, namespace, [tier], ["sleep", "infinity"], name, trainer=trainer)
@@ -40,3 +40,22 @@ def test_free_nodes_go_to_the_training_that_they_suffice_for(
     assert second.wait_phase("Running")["attempt"] == 1, "its pods were made once"
     assert pinned.pods() == []
     assert pinned.status()["attempt"] == 1
+
+
+# Breaks if a training that lost a node for good keeps the others without end, and from a job that waits for them.
+def test_nodes_of_a_training_that_its_tier_cannot_hold_any_more_go_to_another_job(
+    cluster: Cluster, namespace: str, operator: OperatorProcess, pool: Pool
+) -> None:
+    first = gang(cluster, namespace, pool, "first", timeout="5s")
+    first.wait_phase("Running")
+    single = submit(
+        cluster, namespace, [pool.tier("spot")], ["sleep", "infinity"], "single", trainer={"acceleratorsPerNode": 1}
+    )
+    cluster.crash(lost := pool.node("spot-2"))
+    delete(cluster, f"node/{lost}")
+    single.wait_phase("Running")
+    status = first.wait("that it waits for room", lambda status: status.get("reason") == "WaitingForNodes")
+    assert condition(status, "NeverFits")["status"] == "True"
+    assert "spot has 1" in condition(status, "NeverFits")["message"]
+    alive = {pod["spec"].get("nodeName") for pod in first.pods() if pod["status"]["phase"] == "Running"}
+    assert alive <= {lost}, "nobody reports the end of a pod there"

@@ -31,6 +31,11 @@ class World:
         pods = self.pods(attempt)
         return attempt is not None and any(pods.get(rank) is None for rank in fresh_ranks(attempt))
 
+    def has_part(self) -> bool:
+        """True if some pods of the current attempt have a node, and others lack one."""
+        pods = pods_by_rank(self.given.pods, self.current).values() if self.current else ()
+        return self.lacks_nodes(self.current) and any(pod.node and not pod.ended for pod in pods)
+
     def has_earlier_pod(self) -> bool:
         """True if a pod lives that works for no attempt, or for one that is over."""
         return any(not pod.ended and not is_member(self.current, pod) for pod in self.given.pods)
@@ -82,6 +87,9 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     (r"The job waits for (?:a node|all \d+ nodes) of tier (\S+)\.",
      lambda w, m: w.is_in(AttemptState.ACQUIRING) and w.lacks_nodes(w.current) and w.current.tier.name == m[1]),
     (r"If only a part of them comes in time, it is given back\.", lambda w, _: w.current.nodes > 1),
+    (r"It keeps the nodes that it has while no other training waits for them\.", lambda w, _: w.has_part()),
+    (r"The job waits: .*\. If no other node comes in time, it gives those back that it has\.",
+     lambda w, _: w.has_part()),
     (r"All pods have nodes and start; .*?\.(?= |$)", lambda w, _: not w.lacks_nodes(w.current)),
     (r"The pod has a node and starts: image, storage check, restore\.", lambda w, _: not w.lacks_nodes(w.current)),
     (rf"(?:The|A) node goes away at {CLOCK} \(\w+\); the job trains until then\.",

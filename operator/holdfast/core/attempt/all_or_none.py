@@ -20,7 +20,7 @@ from holdfast.core.capacity.grid import acquire_timeout, may_get_pods, offers
 from holdfast.core.capacity.knowledge import find, observation_of
 from holdfast.core.draft import Draft, Role
 from holdfast.core.observe.members import inherited, is_waiting, pods_by_rank
-from holdfast.core.observe.room import Shape, ask_of, large_enough, part_limit
+from holdfast.core.observe.room import ask_of, part_limit
 from holdfast.core.turn import Turn, take_turn
 
 HOSTNAME: Final = "kubernetes.io/hostname"  # a selector with this label matches no node that an autoscaler brings
@@ -45,6 +45,11 @@ class Part(NamedTuple):
 def is_fixed(draft: Draft, tier: ProfileTier) -> bool:
     """True if nothing brings more nodes of the tier: it is known to have no autoscaler, or names one node."""
     return observation_in(draft, tier) == "Free" or HOSTNAME in tier.node_selector
+
+
+def has_too_few(draft: Draft, tier: ProfileTier, nodes: int) -> bool:
+    """True if the tier has fewer nodes for the job than that, free or not, and nothing brings more."""
+    return is_fixed(draft, tier) and len(draft.snapshot.nodes_ever_for(tier)) < nodes
 
 
 def observation_in(draft: Draft, tier: ProfileTier) -> Observation | None:
@@ -130,14 +135,17 @@ def _held(draft: Draft, attempt: Attempt) -> list[str]:
 def held_too_long(turn: Turn) -> Part | None:
     """The part if the rest of the nodes does not come within the time that the operator allows for it.
 
-    Pods that were taken over stay while no other training waits for their nodes, since their programs start warm, and
-    while the others may be created.
+    Pods that were taken over stay, since their programs start warm, while the others may be created, the tier may have
+    nodes for all of them, and no other training waits for theirs.
     """
     draft, attempt = turn.draft, turn.attempt
     part, since = part_of(draft, attempt), _held_since(turn)
     if part is None or since is None or not draft.is_due(since + _limit(turn)):
         return None
-    return part if not inherited(attempt) or _is_refused(attempt) or _is_wanted(draft, attempt) else None
+    if _is_refused(attempt) or not may_stay(draft, attempt):
+        return part
+    draft.wake_in(draft.snapshot.config.placing_timeout.total_seconds())  # others may wait then, or nodes be gone
+    return None
 
 
 def _held_since(turn: Turn) -> datetime | None:
@@ -198,18 +206,21 @@ def give_back(turn: Turn, part: Part) -> None:
 def gives_part_back(turn: Turn) -> bool:
     """True if the attempt holds a part of its nodes that it must give back once its tier has had its time.
 
-    One that took pods over keeps them on its only tier while no other training waits for nodes there.
+    One that took pods over keeps them on its only tier while it may become whole there, and no other training waits.
     """
     draft, attempt = turn.draft, turn.attempt
     if part_of(draft, attempt) is None:
         return False
     grid = draft.snapshot.grid
     other = len(grid) > 1 or not offers(grid, attempt.tier)
-    return not inherited(attempt) or other or _is_wanted(draft, attempt)
+    return other or not may_stay(draft, attempt)
 
 
-def _is_wanted(draft: Draft, attempt: Attempt) -> bool:
-    return draft.snapshot.room.is_wanted(_held(draft, attempt), draft.snapshot.job.metadata.uid, draft.now)
+def may_stay(draft: Draft, attempt: Attempt) -> bool:
+    """True if pods were taken over, their tier may have nodes for all, and no other training waits for theirs."""
+    if not inherited(attempt) or has_too_few(draft, attempt.tier, attempt.nodes):
+        return False
+    return not draft.snapshot.room.is_wanted(_held(draft, attempt), draft.snapshot.job.metadata.uid, draft.now)
 
 
 def pause_after_giving_back(draft: Draft, attempt: Attempt, times: int) -> timedelta:
@@ -218,7 +229,6 @@ def pause_after_giving_back(draft: Draft, attempt: Attempt, times: int) -> timed
     Where the tier has fewer nodes than it needs, only an autoscaler can help: then the pauses grow longer.
     """
     config, uid = draft.snapshot.config, draft.snapshot.job.metadata.uid
-    shape = Shape.of(draft.snapshot.job.spec.trainer, attempt.tier)
-    too_few = len(large_enough(draft.snapshot.cluster, shape)) < attempt.nodes
+    too_few = len(draft.snapshot.nodes_ever_for(attempt.tier)) < attempt.nodes
     longest = config.outage_backoff_limit if too_few else config.backoff_limit
     return spread(backoff(config.backoff_base, longest, times), f"{uid} {times}")

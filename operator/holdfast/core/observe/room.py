@@ -27,6 +27,7 @@ from holdfast.core.observe.members import fresh_ranks, inherited, is_waiting, po
 from holdfast.core.observe.nodes import ClusterView, NodeView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.raw import LONG_AGO
+from holdfast.core.observe.unscheduled import Shortage, find_shortage
 from holdfast.core.observe.usable_nodes import has_labels, why_unusable
 
 Amounts = Mapping[str, Fraction]  # resource -> how much of it
@@ -49,7 +50,11 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The nodes that an attempt with several nodes lacks. `begun`: its pods exist, so the scheduler may bind them."""
+    """The nodes that an attempt lacks. `begun`: its pods exist, so the scheduler may bind them.
+
+    An attempt with one node asks while nodes have no room for its pod. No other one leaves a node to it (`until` is
+    None), but trainings that hold a part learn that it waits.
+    """
 
     namespace: str
     job: str
@@ -196,7 +201,7 @@ class Room:
         found = _Promises(self)
         for one in begun:
             found.add(Grant(one, self.free(one.shape) - one.closed))
-        waiting = [one for one in self._asks if self._waits(one, now)]
+        waiting = [one for one in self._asks if not one.begun and self._waits(one, now)]
         self._left.clear()
         for one in sorted(waiting, key=self._order):
             self._left[one] = found.left(one)
@@ -222,13 +227,15 @@ class Room:
         return any(self._would_do(names, one) for one in self._asks if one.uid != uid and self._waits(one, now))
 
     def _waits(self, ask: Ask, now: datetime) -> bool:
-        """True if it would begin now if it had room."""
-        return not (ask.begun or ask.uid in self._passed_over or (ask.not_before and now < ask.not_before))
+        """True if it would have its nodes now if it had room."""
+        if ask.begun:
+            return ask.until is None
+        return not (ask.uid in self._passed_over or (ask.not_before and now < ask.not_before))
 
     def _would_do(self, names: frozenset[str], ask: Ask) -> bool:
         """True if the ask lacks some of these nodes, and no others but those of parts."""
         usable = (names & large_enough(self._cluster, ask.shape)) - ask.closed
-        return bool(usable) and self._with_parts(ask, usable) >= ask.lacks
+        return bool(usable) and (len(usable) >= ask.lacks or self._with_parts(ask, usable) >= ask.lacks)
 
     def suffices_with_parts(self, ask: Ask) -> bool:
         """True if the ask would have all of its nodes with those of trainings that have a part, and get no new node."""
@@ -239,6 +246,7 @@ class Room:
         usable = large_enough(self._cluster, ask.shape) - ask.closed
         return any(
             one.uid != ask.uid
+            and not one.begun
             and self._waits(one, now)
             and self.suffices_with_parts(one)
             and not usable.isdisjoint(large_enough(self._cluster, one.shape) - one.closed)
@@ -385,11 +393,16 @@ def asks_of(job: TrainingJob | None, pods: Iterable[PodView], config: OperatorCo
     """What the attempts of a job lack; `pods` may contain pods of an earlier job with its name."""
     if job is None or job.metadata.deletion_timestamp is not None:
         return ()
-    waiting = [one for one in (job.status.current, job.status.successor) if one is not None and is_waiting(one)]
-    if not waiting:
-        return ()
-    mine = [pod for pod in pods if pod.job_uid == job.metadata.uid]
+    current, mine = job.status.current, [pod for pod in pods if pod.job_uid == job.metadata.uid]
+    waiting = [one for one in (current, job.status.successor) if one is not None and is_waiting(one)]
+    if current is not None and current.nodes == 1 and any(map(lacks_room, pods_by_rank(mine, current).values())):
+        waiting.append(current)
     return tuple(found for one in waiting if (found := ask_of(job, one, mine, config)).lacks)
+
+
+def lacks_room(pod: PodView | None) -> bool:
+    """True if the scheduler says that the nodes that a pod may use have no room for it."""
+    return pod is not None and not pod.deleted_at and find_shortage(pod) is Shortage.ROOM
 
 
 def ask_of(job: TrainingJob, attempt: Attempt, pods: Iterable[PodView], config: OperatorConfig) -> Ask:
@@ -410,7 +423,7 @@ def ask_of(job: TrainingJob, attempt: Attempt, pods: Iterable[PodView], config: 
         closed=frozenset((*attempt.avoid_nodes, *(pod.node for pod in alive if pod.node))),
         begun=begun,
         not_before=attempt.retry_at,
-        until=created + part_limit(attempt, config) if begun else None,
+        until=created + part_limit(attempt, config) if begun and attempt.nodes > 1 else None,
         part=frozenset(() if keeps else placed.values()),
         part_since=min((pod.created_at for pod in own.values() if pod.created_at), default=None),
     )

@@ -16,6 +16,7 @@ from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.report import Report
 from holdfast.core.observe.room import Room, Shape, large_enough
 from holdfast.core.observe.start_trouble import Inspection
+from holdfast.core.observe.usable_nodes import has_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,15 @@ class Snapshot:
         """
         shape = Shape.of(self.job.spec.trainer, tier)
         return self.room.free(shape) | (self._own & large_enough(self.cluster, shape))
+
+    def nodes_ever_for(self, tier: ProfileTier) -> frozenset[str]:
+        """The names of the nodes that can take a pod of the job on this tier, whatever other pods are on them now.
+
+        They are usable and large enough, or the job has a pod there.
+        """
+        shape, nodes = Shape.of(self.job.spec.trainer, tier), self.cluster.nodes
+        own = (name for name in self._own if name in nodes and has_labels(nodes[name], shape.labels))
+        return large_enough(self.cluster, shape).union(own)
 
     def nodes_since(self, tier: ProfileTier) -> datetime | None:
         """Since when as many of these nodes have been there as the job needs; None if there are fewer."""

@@ -7,13 +7,12 @@ an autoscaler may bring larger ones. Of an autoscaler that is known the operator
 
 from typing import Final, Literal, NamedTuple
 
-from holdfast.api.attempt import AttemptState
 from holdfast.api.profile import ProfileTier
 from holdfast.core.attempt.all_or_none import is_fixed, observation_in
 from holdfast.core.draft import Draft
 from holdfast.core.observe.demand import larger_than_all
-from holdfast.core.observe.members import pods_by_rank
-from holdfast.core.observe.room import Shape, large_enough
+from holdfast.core.observe.members import WAITING
+from holdfast.core.observe.room import Shape
 from holdfast.core.status.conditions import find_condition, is_true, set_condition
 
 NEVER_FITS: Final = "NeverFits"
@@ -31,8 +30,10 @@ class Misfit(NamedTuple):
 
 
 def show_misfit(draft: Draft) -> None:
-    """Set the condition while the job has no node."""
-    misfit = find_misfit(draft) if not draft.status.is_over and _has_no_node(draft) else None
+    """Set the condition while the job lacks nodes."""
+    current = draft.status.current
+    lacks_nodes = not draft.status.is_over and (current is None or current.state in WAITING)
+    misfit = find_misfit(draft) if lacks_nodes else None
     if misfit is None:
         if find_condition(draft, NEVER_FITS):
             set_condition(draft, NEVER_FITS, "False", "MayFit")
@@ -42,21 +43,13 @@ def show_misfit(draft: Draft) -> None:
     set_condition(draft, NEVER_FITS, *misfit)
 
 
-def _has_no_node(draft: Draft) -> bool:
-    current = draft.status.current
-    if current is None or current.state is AttemptState.INTENDED:
-        return True
-    pods = pods_by_rank(draft.snapshot.pods, current).values()
-    return current.state is AttemptState.ACQUIRING and not any(pod.node for pod in pods)
-
-
 def find_misfit(draft: Draft) -> Misfit | None:
     """Why no tier can hold the job; None if one may."""
     cluster, trainer = draft.snapshot.cluster, draft.snapshot.job.spec.trainer
     words, all_larger, unknown = list[str](), True, list[str]()
     for tier in draft.snapshot.grid:
         shape = Shape.of(trainer, tier)
-        larger, count = larger_than_all(cluster, tier, dict(shape.wanted)), len(large_enough(cluster, shape))
+        larger, count = larger_than_all(cluster, tier, dict(shape.wanted)), len(draft.snapshot.nodes_ever_for(tier))
         if not larger and (trainer.nodes == 1 or count >= trainer.nodes):
             return None
         if not (_brings_no_larger(draft, tier) if larger else is_fixed(draft, tier)):

@@ -5,6 +5,7 @@ from typing import Final
 from holdfast.api.attempt import Attempt, AttemptState, EndReason
 from holdfast.api.scalars import say_time
 from holdfast.api.status import Phase
+from holdfast.core.attempt.all_or_none import may_stay, part_of
 from holdfast.core.draft import Draft
 from holdfast.core.status.columns import PROFILE_NOT_FOUND
 from holdfast.core.status.conditions import CHECKPOINT_FAILING, find_condition
@@ -44,7 +45,8 @@ def _next(draft: Draft) -> str:
             return f"The job waits for spec.suspend: false; {_goes_on(draft)}."
     attempt, said = status.current, status.decision
     if (fits := find_condition(draft, NEVER_FITS)) and fits.status == "True":
-        return f"The job waits: {fits.message}."
+        part = " If no other node comes in time, it gives those back that it has." if _has_part(draft) else ""
+        return f"The job waits: {fits.message}.{part}"
     if said and (status.reason in _SAY_IT_ALL or said.action == KEEP_POD):
         return f"The job waits: {said.message}."
     if attempt is None:
@@ -95,9 +97,16 @@ def _next_of(draft: Draft, attempt: Attempt) -> str:
 def _acquiring(draft: Draft, attempt: Attempt) -> str:
     until, tiers = attempt.acquire_deadline, len(draft.snapshot.grid)
     part = "" if attempt.nodes == 1 else " If only a part of them comes in time, it is given back."
+    if tiers <= 1 and _has_part(draft) and may_stay(draft, attempt):
+        part = " It keeps the nodes that it has while no other training waits for them."
     if until is None or tiers <= 1 or draft.is_due(until):
         return f"The job waits for {_nodes_of(attempt)}.{part}"
     return f"The job waits until {say_time(until)} for {_nodes_of(attempt)}; then it tries the next tier.{part}"
+
+
+def _has_part(draft: Draft) -> bool:
+    current = draft.status.current
+    return current is not None and part_of(draft, current) is not None
 
 
 def _nodes_of(attempt: Attempt) -> str:

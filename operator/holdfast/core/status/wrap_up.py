@@ -10,6 +10,7 @@ from holdfast.core.books import ledger
 from holdfast.core.capacity.grid import find_tier
 from holdfast.core.decision import DeleteJob
 from holdfast.core.draft import Draft, Role
+from holdfast.core.observe.members import WAITING, paid_nodes
 from holdfast.core.observe.situation import Situation
 from holdfast.core.status.columns import set_columns
 from holdfast.core.status.conditions import set_conditions
@@ -61,17 +62,20 @@ def _is_left_alone(draft: Draft) -> bool:
 
 
 def _count_start(draft: Draft) -> None:
-    """Write the cost of a node that is held while nothing else is worth a write, such as during the pull of an image.
+    """Write the cost of nodes that are held while nothing else is worth a write: during the pull of an image, or
+    while a training on several nodes waits for the others.
 
     A program that runs reports, and its cost is written with its reports.
     """
     current = draft.status.current
-    price = current.tier.price_per_node_hour if current and current.state is AttemptState.STARTING else None
-    if current is None or not price:
+    begins = current is not None and current.state in (*WAITING, AttemptState.STARTING)
+    held = paid_nodes(current) if current and begins else 0
+    price = current.tier.price_per_node_hour if current and held else None
+    if not price:
         return
     draft.wake(draft.now + COST_EVERY)
     costs = costs_so_far(draft)
-    if costs.spent - draft.status.ledger.spent >= ledger.price_of(price * current.nodes, COST_EVERY) > 0:
+    if costs.spent - draft.status.ledger.spent >= ledger.price_of(price * held, COST_EVERY) > 0:
         draft.set(ledger=costs)
 
 

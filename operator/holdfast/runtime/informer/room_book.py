@@ -6,11 +6,11 @@ from typing import Final
 
 from holdfast.api.objects import TrainingJob
 from holdfast.core.observe.config import OperatorConfig
-from holdfast.core.observe.members import is_waiting
+from holdfast.core.observe.members import WAITING
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.pods import PodView
 from holdfast.core.observe.raw import LONG_AGO
-from holdfast.core.observe.room import Ask, Held, Room, asks_of
+from holdfast.core.observe.room import Ask, Held, Room, asks_of, lacks_room
 
 REMEMBERED: Final = timedelta(hours=1)  # how long a turn counts
 MAX_SHAPES: Final = 100  # of pods, for which is kept what nodes have room
@@ -41,7 +41,7 @@ class RoomBook:
     def note_job(self, key: Name, job: TrainingJob | None) -> None:
         """Note the newest version of a job, or None if it is gone."""
         attempts = (job.status.current, job.status.successor) if job else ()
-        waits = any(is_waiting(one) for one in attempts)
+        waits = any(one is not None and one.state in WAITING for one in attempts)
         for one in attempts:
             began = one.created_at if one is not None and one.nodes > 1 else None
             if began is not None and began > self._turns.get(key[0], self._turns_since):
@@ -53,7 +53,7 @@ class RoomBook:
     def note_pod(self, key: Name, before: PodView | None, after: PodView | None) -> None:
         """Note that a pod of the job has changed."""
         was, now = _place(before), _place(after)
-        if key in self._asks:
+        if key in self._asks or lacks_room(after):
             self._changed.add(key)
             self._room = None
         if was == now:

@@ -10,6 +10,7 @@ from tests.support.decisions.snapshots import TIERS, node
 
 from holdfast.api.attempt import AttemptState
 from holdfast.api.status import Phase
+from holdfast.core.observe.nodes import Taint
 
 SHORT = {**TIERS[0], "acquireTimeout": "60s"}
 FIXED = {**SHORT, "observation": "Free"}  # all nodes that there are
@@ -398,10 +399,15 @@ def test_where_enough_nodes_are_free_a_training_waits_for_those_that_take_them_n
 # --- one that lost a node ---------------------------------------------------------------------------------------------
 
 
-def lost_one(nodes: int = 3) -> GangWorld:
-    """A training that lost one of its nodes, in a cluster that has no other one; the others wait with their memory."""
-    world = cluster(nodes)
+def lost_one(tier: dict = FIXED, *, for_good: bool = False) -> GangWorld:
+    """A training that lost one of its nodes; the others wait with their memory.
+
+    The only other node is full of somebody else's pods; lost for good, there is no other one.
+    """
+    world = cluster(3, spec={"capacity": {"tiers": [tier]}})
     world.settle()
+    if not for_good:
+        world.nodes["full"] = node("full")
     world.train()
     world.remove(world.node_of(2))
     world.settle()
@@ -411,9 +417,8 @@ def lost_one(nodes: int = 3) -> GangWorld:
 def test_a_lost_node_is_replaced_before_others_start():
     world = lost_one()
     other = GangWorld(size=1 + 1, spec=ONLY, name="llm", beside=world)
-    for name in ("n8", "n9"):
-        world.nodes[name] = node(name)
-    world.free += ["n8", "n9"]
+    world.nodes["n8"] = node("n8")  # "full" looks free too
+    world.free += ["n8", "full"]
     other.decide()
     assert other.created == [], "one of the two is left to the training that lost a node"
     act(world, other)
@@ -425,6 +430,10 @@ def test_survivors_are_kept_on_the_only_tier_unless_others_wait():
     world = lost_one()
     world.pass_time(200)
     assert not {"vit-1-0", "vit-1-1"} & set(world.deleted), "two pods wait with their memory for the third"
+    assert world.status.next == (
+        "The job waits for all 3 nodes of tier spot. It keeps the nodes that it has while no other training waits for "
+        "them."
+    )
     other = GangWorld(size=2, spec=ONLY, name="llm", beside=world)
     act(other)
     world.now += timedelta(seconds=1)
@@ -442,6 +451,77 @@ def test_survivors_are_not_given_back_for_a_training_that_they_do_not_suffice_fo
         world.now += timedelta(seconds=60)
         act(world, other)
     assert not {"vit-1-0", "vit-1-1"} & set(world.deleted)
+
+
+# Breaks if a training that lost a node for good is paid for without end, and no other job gets the nodes that it holds.
+@pytest.mark.parametrize("timeout", ["60s", "5m"])
+def test_survivors_are_given_back_on_a_tier_that_cannot_hold_the_training_any_more(timeout):
+    world = lost_one({**FIXED, "acquireTimeout": timeout}, for_good=True)
+    for seconds in range(0, int(timeout.rstrip("sm")) * (60 if timeout.endswith("m") else 1), 10):
+        found = next(one for one in world.status.conditions if one.type == "NeverFits")
+        assert (found.status, found.reason) == ("True", "TooFewNodes"), seconds
+        assert holds(world) >= 2, seconds
+        assert world.status.next.endswith("If no other node comes in time, it gives those back that it has.")
+        world.pass_time(10)
+    assert not {"vit-1-0", "vit-1-1", "vit-2-2"} - set(world.deleted)
+    assert world.status.reason in ("WaitingForNodes", "BackOff")
+    world.pass_time(600)
+    assert holds(world) == 0, "it takes no part of its nodes again"
+    world.nodes["n9"] = node("n9")
+    world.free.append("n9")
+    world.pass_time(1)
+    assert world.status.phase is Phase.RUNNING
+
+
+# Breaks if a node on which a pod goes on, and that takes no new ones, is missing in the count.
+def test_survivors_on_a_node_that_takes_no_new_pods_are_kept():
+    world = lost_one()
+    kept = world.node_of(0)
+    world.nodes[kept] = replace(world.nodes[kept], taints=(Taint("team", "a", "NoSchedule"),))
+    world.pass_time(200)
+    assert not {"vit-1-0", "vit-1-1"} & set(world.deleted)
+
+
+# Breaks if a training on several nodes that may never be whole keeps its nodes from all trainings on one node.
+@pytest.mark.parametrize(
+    ("waits", "given"),
+    [
+        ({}, True),
+        ({"unscheduled_message": "0/3 nodes are available: 3 node(s) had volume node affinity conflict."}, False),
+        ({"unscheduled_reason": "", "unscheduled_message": ""}, False),
+    ],
+    ids=["nodes are full", "its volume is elsewhere", "the scheduler has not looked"],
+)
+def test_survivors_are_given_back_to_a_training_on_one_node_that_has_no_room(waits, given):
+    world = lost_one()
+    world.pass_time(200)
+    assert holds(world) == 2
+    single = GangWorld(size=1, spec=ONLY, name="bert", namespace="other", beside=world)
+    act(single)
+    single.pods = {uid: replace(pod, **waits) for uid, pod in single.pods.items()}
+    assert world.last.requeue_at - world.now <= timedelta(seconds=20), "nothing else wakes it"
+    world.now = world.last.requeue_at
+    world.decide()
+    assert bool({"vit-1-0", "vit-1-1"} & set(world.deleted)) is given
+    if given:
+        act(world, single)
+        assert single.status.phase is Phase.RUNNING
+
+
+# Breaks if the cost stands still while a training holds nodes and waits for the others, and then jumps.
+@pytest.mark.parametrize("begins", [True, False], ids=["a first start", "a lost node"])
+def test_nodes_that_are_held_are_paid_for_minute_by_minute(begins):
+    tier = {**GROWING, "acquireTimeout": "7d"}
+    world = cluster(2, spec={"capacity": {"tiers": [tier]}}) if begins else lost_one(tier)
+    world.settle()
+    begun, spent = world.now, world.status.ledger.spent
+    for _ in range(5):
+        world.now = max(world.last.requeue_at, world.now)
+        world.settle()
+        passed = (world.now - begun) / timedelta(hours=1)
+        assert passed <= 0.2
+        assert float(world.status.ledger.spent - spent) == pytest.approx(2 * 1.02 * passed, abs=0.036)
+    assert world.status.ledger.spent > spent
 
 
 @pytest.mark.parametrize("waits", [True, False])

@@ -142,6 +142,16 @@ def test_who_holds_a_part_learns_that_others_wait_for_it(closed, wanted):
     assert room.is_wanted(["n1"], "u-a", NOW) is False, "its own job"
 
 
+# Breaks if trainings on several nodes leave nodes to a pod that waits at the scheduler, and may never take them, or
+# give a part back that it could not use.
+def test_a_pod_that_waits_at_the_scheduler_is_left_no_node_but_parts_are_given_back_for_it():
+    waits = ask("single", 1, begun=True, closed=frozenset(["n2"]))
+    room = Room(cluster("n1", "n2", "n3"), holding("n1", WHOLE), [waits, ask("gang", 2)])
+    assert granted(room) == ["gang"]
+    assert not Room(cluster("n1"), asks=[waits]).others_suffice(ask("late", 3), NOW)
+    assert [room.is_wanted([name], "u-gang", NOW) for name in ("n1", "n2")] == [True, False]
+
+
 NAMES = [f"n{number}" for number in range(6)]
 
 

@@ -111,6 +111,26 @@ def test_a_job_with_one_node_asks_for_none() -> None:
     assert cache.room().granted(datetime.now(UTC)) == ()
 
 
+# Breaks if a training that holds a part of its nodes does not learn that one on a single node waits for them, whichever
+# of status and pod is seen first, or hears of it after that one has got a node.
+@pytest.mark.parametrize("status_first", [True, False])
+def test_a_job_with_one_node_that_has_no_room_is_seen_by_those_with_a_part(*, status_first: bool) -> None:
+    now = datetime.now(UTC)
+    cache = Cache()
+    cache.put_node(raw_node("n1"))
+    single = raw_job("c", "u-c", attempt=1, current={"number": 1, "state": "Acquiring", "tier": TIER, "raisedAt": WHEN})
+    pod = rank(0, 10, name="c")
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    pod["status"]["conditions"] = [said | {"message": "0/1 nodes are available: 1 Insufficient cpu."}]
+    for put in [lambda: cache.put_job(single), lambda: cache.put_pod(pod)][:: 1 if status_first else -1]:
+        assert not cache.room().is_wanted(["n1"], "u-a", now)
+        put()
+    assert cache.room().is_wanted(["n1"], "u-a", now)
+    assert cache.room().granted(now) == (), "no node is left to it"
+    cache.put_pod(rank(0, 11, name="c", node="n1"))
+    assert not cache.room().is_wanted(["n1"], "u-a", now)
+
+
 def test_a_job_that_has_room_and_does_not_begin_keeps_no_node_from_others() -> None:
     """Breaks if a training whose old pod never ends keeps free nodes from all others."""
     now = datetime.now(UTC)
