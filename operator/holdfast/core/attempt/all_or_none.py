@@ -184,7 +184,7 @@ def give_back(turn: Turn, part: Part) -> None:
     """Give all pods back, and try again after a pause that is longer each time."""
     draft, attempt = turn.draft, turn.attempt
     times = attempt.given_back + 1
-    pause = pause_after_giving_back(draft, attempt, times)
+    pause = pause_after_giving_back(draft, attempt, times, attempt.tier)
     again = draft.raise_attempt(attempt.tier, avoid=attempt.avoid_nodes)
     turn.replace_attempt(
         again.model_copy(
@@ -223,12 +223,18 @@ def may_stay(draft: Draft, attempt: Attempt) -> bool:
     return not draft.snapshot.room.is_wanted(_held(draft, attempt), draft.snapshot.job.metadata.uid, draft.now)
 
 
-def pause_after_giving_back(draft: Draft, attempt: Attempt, times: int) -> timedelta:
+def pause_after_giving_back(draft: Draft, attempt: Attempt, times: int, tier: ProfileTier) -> timedelta:
     """How long a training pauses after it gave nodes back: longer each time, and not the same for two trainings.
 
-    Where the tier has fewer nodes than it needs, only an autoscaler can help: then the pauses grow longer.
+    Where the tier has fewer nodes than it needs, only an autoscaler can help: then the pauses grow longer. If the same
+    tier is tried next (`tier`), and no autoscaler is known, the second pause is as long as the tier has just had, or
+    longer: so nodes that do not suffice are not held most of the time. The first one is short. An autoscaler that was
+    too slow has the next try too, and does not remove its nodes meanwhile.
     """
     config, uid = draft.snapshot.config, draft.snapshot.job.metadata.uid
-    too_few = len(draft.snapshot.nodes_ever_for(attempt.tier)) < attempt.nodes
-    longest = config.outage_backoff_limit if too_few else config.backoff_limit
-    return spread(backoff(config.backoff_base, longest, times), f"{uid} {times}")
+    base, longest = config.backoff_base, config.backoff_limit
+    if len(draft.snapshot.nodes_ever_for(attempt.tier)) < attempt.nodes:
+        longest = config.outage_backoff_limit
+        if times > 1 and tier.name == attempt.tier.name and observation_in(draft, tier) is None:
+            base = max(base, draft.now - (attempt.created_at or draft.now))
+    return spread(backoff(base, longest, times), f"{uid} {times}")

@@ -115,7 +115,7 @@ def try_other_tier(turn: Turn, other: ProfileTier) -> None:
     removed = reason is EndReason.TIER_REMOVED
     tried_all = not removed and other.name == (grid[0].name if in_order(draft) else attempt.tier.name)
     times = attempt.given_back + int(gives_part_back(turn))
-    pause = pause_after_giving_back(draft, attempt, times) if times > attempt.given_back else None
+    pause = pause_after_giving_back(draft, attempt, times, other) if times > attempt.given_back else None
     _close(turn, End(EndKind.STOPPED, reason, why))
     avoid = () if tried_all else attempt.avoid_nodes
     retry_at = draft.now + pause if pause else attempt.retry_at if removed else None

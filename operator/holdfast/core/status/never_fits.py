@@ -1,8 +1,9 @@
 """NeverFits: the condition of a job that no tier can hold: a pod is larger than every node, or the nodes are too few.
 
 It is True if nothing can bring what is missing: the nodes of each tier are all that there are or, for a pod that is too
-large, the tier names their instance type. It is Unknown if a pod is larger than every node, and nothing shows whether
-an autoscaler may bring larger ones. Of an autoscaler that is known the operator does not know which nodes it can bring.
+large, the tier names their instance type. It is Unknown if nothing shows whether an autoscaler may bring what is
+missing; of nodes that are too few this is said once the job has waited for more in vain. Of an autoscaler that is known
+the operator does not know which nodes it can bring.
 """
 
 from typing import Final, Literal, NamedTuple
@@ -47,13 +48,14 @@ def find_misfit(draft: Draft) -> Misfit | None:
     """Why no tier can hold the job; None if one may."""
     cluster, trainer = draft.snapshot.cluster, draft.snapshot.job.spec.trainer
     words, all_larger, unknown = list[str](), True, list[str]()
+    in_vain = (current := draft.status.current) is not None and current.given_back > 0
     for tier in draft.snapshot.grid:
         shape = Shape.of(trainer, tier)
         larger, count = larger_than_all(cluster, tier, dict(shape.wanted)), len(draft.snapshot.nodes_ever_for(tier))
         if not larger and (trainer.nodes == 1 or count >= trainer.nodes):
             return None
         if not (_brings_no_larger(draft, tier) if larger else is_fixed(draft, tier)):
-            if not larger or observation_in(draft, tier) == "Billed":
+            if observation_in(draft, tier) == "Billed" or not (larger or in_vain):
                 return None
             unknown.append(tier.name)
         words.append(f"{tier.name}: {larger}" if larger else f"{tier.name} has {count}")
@@ -68,7 +70,8 @@ def find_misfit(draft: Draft) -> Misfit | None:
             f"{', '.join(words)}. Add nodes, lower spec.trainer.nodes or spec.trainer.resources, or name another tier"
         )
     if unknown:
-        text += f". Whether something brings larger nodes of tier {' or '.join(unknown)} is not known"
+        missing = "larger" if all_larger else "such"
+        text += f". Whether something brings {missing} nodes of tier {' or '.join(unknown)} is not known"
     state: Literal["True", "Unknown"] = "Unknown" if unknown else "True"
     return Misfit(state, "LargerThanEveryNode" if all_larger else "TooFewNodes", text)
 

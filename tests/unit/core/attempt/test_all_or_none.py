@@ -604,6 +604,38 @@ def test_a_tier_that_an_autoscaler_grows_may_fit():
     assert not any(one.type == "NeverFits" for one in world.status.conditions)
 
 
+# Breaks if a training that is too large for a tier of which nothing is known holds its nodes most of the time, or waits
+# without a word.
+def test_a_tier_of_which_nothing_is_known_is_hoped_for_less_and_less():
+    world = cluster(4, size=9, spec={"capacity": {"tiers": [SHORT]}})
+    world.settle()
+    assert not any(one.type == "NeverFits" for one in world.status.conditions), "an autoscaler may bring the others"
+    held = []
+    for _ in range(720):
+        world.pass_time(5)
+        held.append(holds(world) > 0)
+    (found,) = [one for one in world.status.conditions if one.type == "NeverFits"]
+    assert (found.status, found.reason) == ("Unknown", "TooFewNodes")
+    assert found.message.endswith("Whether something brings such nodes of tier spot is not known")
+    assert sum(held) / len(held) < 0.2
+    assert sum(held[:60]) / 60 < 0.7
+
+
+# Breaks if a slow autoscaler finds no pod that waits, and removes the nodes that it has brought.
+@pytest.mark.parametrize(("tier", "again"), [(SHORT, 0), (GROWING, 4)], ids=["not known", "an autoscaler is known"])
+def test_a_slow_autoscaler_finds_pods_that_wait_again_within_seconds(tier, again):
+    world = cluster(4, size=9, spec={"capacity": {"tiers": [tier]}})
+    world.settle()
+    world.pass_time(61)
+    assert holds(world) == 0
+    world.pass_time(11)
+    assert holds(world) == 4, "the first pause is short in any case"
+    world.pass_time(61)
+    assert holds(world) == 0
+    world.pass_time(21)
+    assert holds(world) == again
+
+
 def test_a_deadline_is_not_promised_on_a_tier_that_cannot_hold_the_training():
     tiers = [{**FIXED, "pricePerNodeHour": "1"},
              {**TIERS[1], "observation": "Free", "pricePerNodeHour": "3"}]  # fmt: skip
