@@ -18,12 +18,12 @@ def must_pause(turn: Turn) -> PauseReason | None:
 
 
 def other_program(turn: Turn) -> tuple[str, ...] | None:
-    """The fields if spec names another program, or another storage, than the attempt runs."""
+    """The fields if spec names another program, goal or storage than the attempt runs."""
     return made_from.other_program(turn.attempt, turn.draft.snapshot.job.spec) or None
 
 
 def must_give_up(turn: Turn) -> EndReason | None:
-    """The reason if the job must pause, or spec names another program or storage than the attempt is to run."""
+    """The reason if the job must pause, or spec names another program, goal or storage than the attempt is to run."""
     return must_pause(turn) or (EndReason.SPEC_CHANGED if other_program(turn) else None)
 
 
