@@ -80,6 +80,8 @@ PAIR = (member(1, 0), member(1, 1))
 INVALID = Refusal(2, at(-1), 422, "Invalid", "spec.containers[0].resources: Invalid value")
 AT_ONCE = ended(2, 1, NOT_FROM_FOLDER)
 
+GOAL = {"goal": {"steps": 7}}
+
 CASES = [
     # --- another program, or another storage
     Case("another trainer while the operator was away", snapshot(job(status(FLIPPED)), pod(), reports=[stepped()]),
@@ -108,7 +110,14 @@ CASES = [
          {"state": RUNNING, "successor": None, "deleted": [("u-2", None)]}),
     Case("fewer nodes while the operator was away", snapshot(job(status(OF_TWO)), *PAIR, members=says(*PAIR)),
          ("edited",), {"state": DRAINING, "successor": 2, "reason": "SpecChanged"}),
+    Case("another goal", snapshot(job(status(runs(GOAL))), pod(), reports=[stepped()]), ("edited", "create beside"),
+         {"state": DRAINING, "successor": 2, "reason": "SpecChanged", "created": [2]}),
+    Case("another goal while it waits for a node",
+         snapshot(job(status(runs(GOAL, state=ACQUIRING, fenced=False))), pending()),
+         ("given up before start", "begin"), {"state": INTENDED, "attempt": 2}),
     # --- what is no other program
+    Case("another goal of a program that saves nothing", snapshot(job(status(runs(GOAL, fenced=False))), pod()), (),
+         {"state": RUNNING}),
     Case("the list of variables in another order",
          snapshot(job(status(runs({"trainer": {**TRAINER, "env": [A, B]}})), trainer={**TRAINER, "env": [B, A]}), pod(),
                   reports=[stepped()]), (), {"state": RUNNING}),
