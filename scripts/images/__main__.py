@@ -7,13 +7,18 @@ Ends with 69 if no program of this machine builds images.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from scripts.images.build import BASE, PYTHON, REPOSITORY, Built, build
 from scripts.images.builder import BUILDERS, find_builder
 from scripts.images.contents import IMAGES, MACHINES
 from scripts.images.errors import BuildError
 from scripts.setup import ROOT
+
+from holdfast_local.locking import exclusive
+
+INTERRUPTED: Final = 130  # as shells say it
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,15 +56,34 @@ def table(images: dict[str, Built]) -> str:
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
 
 
+def run_alone(program: str, work: Callable[[], str]) -> int:
+    """Do `work` while no other command builds in this clone, and print what it returns. Returns the exit code."""
+    lock = ROOT / "build" / ".lock"
+    try:
+        lock.parent.mkdir(exist_ok=True)
+        with exclusive(lock, lambda: _say(program, f"another build has {lock}; this one starts after it")):
+            said = work()
+    except BuildError as error:
+        _say(program, str(error))
+        return error.exit_code
+    except OSError as error:
+        _say(program, f"{error}; see that there is room, and that you may write there")
+        return 1
+    except KeyboardInterrupt:
+        _say(program, "interrupted; run it again")
+        return INTERRUPTED
+    sys.stdout.write(f"{said}\n")
+    return 0
+
+
+def _say(program: str, text: str) -> None:
+    sys.stderr.write(f"{program}: {text}\n")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code."""
-    try:
-        images = build_asked(parser().parse_args(argv))
-    except BuildError as error:
-        sys.stderr.write(f"images: {error}\n")
-        return error.exit_code
-    sys.stdout.write(f"{table(images)}\n")
-    return 0
+    options = parser().parse_args(argv)
+    return run_alone("images", lambda: table(build_asked(options)))
 
 
 if __name__ == "__main__":

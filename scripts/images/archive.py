@@ -6,6 +6,7 @@ Builders write the time of the build into an archive. `join` writes one whose by
 import hashlib
 import io
 import json
+import re
 import shutil
 import tarfile
 from collections.abc import Collection, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 INDEX: Final = "application/vnd.oci.image.index.v1+json"
+_LIBRARY: Final = re.compile(r"\blib(?:64)?/python(\d+\.\d+)/os\.py$")  # by this file Python finds its library
 _LAYOUT: Final = json.dumps({"imageLayoutVersion": "1.0.0"}).encode()
 
 
@@ -56,6 +58,16 @@ def read_files(archive: Path, image: Found, names: Collection[str]) -> dict[str,
                     name = member.name.removeprefix("./")
                     if name in names and (content := files.extractfile(member)) is not None:
                         found[name] = content.read()
+    return found
+
+
+def pythons(archive: Path, image: Found) -> set[str]:
+    """Versions of Python whose standard library is in an image, such as 3.12."""
+    with tarfile.open(archive) as tar:
+        found: set[str] = set()
+        for layer in image.manifest["layers"]:
+            with tarfile.open(fileobj=tar.extractfile(_blob(layer["digest"])), mode="r|*") as files:
+                found |= {match[1] for member in files if (match := _LIBRARY.search(member.name))}
     return found
 
 

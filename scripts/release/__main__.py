@@ -8,12 +8,16 @@ Ends with 69 if no program of this machine builds images.
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Final
 
-from scripts.images.__main__ import build_asked, parser, table
+from scripts.images.__main__ import build_asked, parser, run_alone, table
+from scripts.images.contents import IMAGES
 from scripts.images.errors import BuildError
 from scripts.images.source import read_source
-from scripts.release.folder import make_release
+from scripts.release.folder import check, make_release
 from scripts.release.provenance import Made
+
+SHOWN: Final = 5  # files that are not committed, in a message
 
 
 def release_parser() -> argparse.ArgumentParser:
@@ -29,11 +33,14 @@ def release_parser() -> argparse.ArgumentParser:
 def release(options: argparse.Namespace) -> str:
     """Make what the options say. Returns what to print. BuildError, NoBuilderError."""
     source = read_source()
-    if source.is_changed and not options.with_changes:
+    if source.changed and not options.with_changes:
+        more = f" and {len(source.changed) - SHOWN} more" if len(source.changed) > SHOWN else ""
         raise BuildError(
-            "files are changed and not committed, so nobody could make this release again: commit them, or see "
-            "`git status`; --with-changes makes it all the same"
+            "files are changed and not committed, so nobody could make this release again: "
+            f"{', '.join(source.changed[:SHOWN])}{more}. Commit them, remove them, or name them in .gitignore; "
+            "--with-changes makes it all the same"
         )
+    check(options.names or IMAGES, source.version)
     images = build_asked(options)
     how = Made(options.base, options.python, options.arch, options.source, options.by)
     return f"{table(images)}\n{make_release(images, how, source)}"
@@ -42,13 +49,7 @@ def release(options: argparse.Namespace) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code."""
     options = release_parser().parse_args(argv)
-    try:
-        said = release(options)
-    except BuildError as error:
-        sys.stderr.write(f"release: {error}\n")
-        return error.exit_code
-    sys.stdout.write(f"{said}\n")
-    return 0
+    return run_alone("release", lambda: release(options))
 
 
 if __name__ == "__main__":

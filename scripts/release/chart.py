@@ -33,9 +33,8 @@ def package_chart(target: Path, operator: Built, init: Built, epoch: int) -> Non
 
 def with_digests(values: str, operator: Built, init: Built) -> bytes:
     """The chart's values.yaml, comments too, with names and digests of images. BuildError if a value is not there."""
-    repository = operator.name.rpartition(":")[0]
     for pattern, value in (
-        (r"^  repository: .*$", f"  repository: {repository}"),
+        (r"^  repository: .*$", f"  repository: {operator.repository}"),
         (r"^  digest: .*$", f"  digest: {operator.digest}"),
         (r"^initImage: .*$", f"initImage: {init.name}@{init.digest}"),
     ):

@@ -2,7 +2,7 @@
 
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.metadata import metadata
 from pathlib import Path
 from typing import Final
@@ -10,10 +10,10 @@ from typing import Final
 from scripts.images.build import Built
 from scripts.images.contents import build_wheels
 from scripts.images.errors import BuildError
-from scripts.images.source import Source
+from scripts.images.source import Source, read_source
 from scripts.release import sbom
 from scripts.release.chart import package_chart
-from scripts.release.notes import write_notes
+from scripts.release.notes import CHANGELOG, changes, write_notes
 from scripts.release.provenance import Made, statement
 from scripts.setup import PROJECTS, ROOT
 
@@ -22,13 +22,19 @@ SUMS: Final = "SHA256SUMS"
 PROVENANCE: Final = "provenance.intoto.json"
 
 
+def check(names: Collection[str], version: str) -> None:
+    """BuildError if a release lacks an image that the chart names, or CHANGELOG.md says nothing of its version."""
+    if missing := {"operator", "init"} - set(names):
+        raise BuildError(f"a release needs the image {' and '.join(sorted(missing))}: the chart names both")
+    changes(version, CHANGELOG.read_text(encoding="utf-8"))
+
+
 def make_release(images: Mapping[str, Built], made: Made, source: Source, folder: Path = FOLDER) -> Path:
     """Make the folder of a version, and return it. `images` by their short names; operator and init must be there.
 
-    What was in the folder of this version is replaced at the end. BuildError.
+    What was in the folder of this version is replaced at the end. BuildError, also if the source has changed since.
     """
-    if missing := {"operator", "init"} - images.keys():
-        raise BuildError(f"a release needs the image {' and '.join(sorted(missing))}: the chart names both")
+    check(images, source.version)
     fresh, target = folder / f".{source.version}", folder / source.version
     shutil.rmtree(fresh, ignore_errors=True)
     for part in ("wheels", "images", "charts", "crds", "sbom"):
@@ -50,7 +56,10 @@ def make_release(images: Mapping[str, Built], made: Made, source: Source, folder
     (fresh / PROVENANCE).write_text(statement(made, source, images, sums(fresh)), encoding="utf-8")
     lines = "".join(f"{digest}  {name}\n" for name, digest in sums(fresh).items())
     (fresh / SUMS).write_text(lines, encoding="utf-8")
-    shutil.rmtree(target, ignore_errors=True)
+    if read_source() != source:
+        raise BuildError("files, or the commit, have changed while the release was made: make it again")
+    if target.exists():
+        shutil.rmtree(target)
     fresh.rename(target)
     return target
 

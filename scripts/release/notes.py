@@ -4,10 +4,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
+from typing import Final
 
 from scripts.images.build import Built
 from scripts.images.errors import BuildError
 from scripts.setup import ROOT
+
+CHANGELOG: Final = ROOT / "CHANGELOG.md"
 
 
 def write_notes(version: str, images: Mapping[str, Built]) -> str:
@@ -15,9 +18,14 @@ def write_notes(version: str, images: Mapping[str, Built]) -> str:
     template = Template(Path(__file__).with_name("notes.md").read_text(encoding="utf-8"))
     return template.substitute(
         version=version,
+        operator_name=images["operator"].name,
+        operator_repository=images["operator"].repository,
+        operator_digest=images["operator"].digest,
+        init_name=images["init"].name,
+        init_repository=images["init"].repository,
         init_digest=images["init"].digest,
         digests="\n".join(f"| `{one.name}` | `{one.digest}` |" for one in images.values()),
-        changes=changes(version, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")),
+        changes=changes(version, CHANGELOG.read_text(encoding="utf-8")),
     )
 
 

@@ -1,11 +1,14 @@
 """The images, built of the checkout upon a small Debian, and programs inside them."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from scripts.images import build as build_module
 from scripts.images import contents
-from scripts.images.build import Built
+from scripts.images.build import Built, build
+from scripts.images.errors import BuildError
 from scripts.images.source import read_source
 from tests.support import base_image
 
@@ -52,6 +55,23 @@ def test_the_images_are_small(images: dict[str, Built]) -> None:
 # Breaks if `left_out` has a module that the operator imports.
 def test_all_modules_of_the_operator_can_be_imported(images: dict[str, Built], run_in: Callable[..., str]) -> None:
     assert int(run_in(images["operator"], "python3", "-c", IMPORT_ALL)) > 150
+
+
+# Breaks if the base is not looked at: such an image is pushed, and its command ends at once.
+def test_a_base_with_another_python_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    here = contents.Python(Path(sys.executable), (3, 12))  # not every machine has a second one
+    monkeypatch.setattr(build_module, "find_python", lambda wanted: here)
+    base = f"oci-archive:{base_image.base_image()}"
+    with pytest.raises(BuildError, match=r"has Python 3\.11, and the packages above it are for 3\.12"):
+        build(("init",), base=base, folder=tmp_path)
+
+
+# Breaks if a builder is asked for a platform that the base does not have: its message names no platform.
+def test_a_base_without_the_platform_is_refused(tmp_path: Path) -> None:
+    base = f"oci-archive:{base_image.base_image()}"
+    with pytest.raises(BuildError, match="is for amd64, and --arch has arm64"):
+        build(("init",), base=base, python=base_image.PYTHON, architectures=("amd64", "arm64"), folder=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 # Breaks if the command is not on PATH, its packages are for another Python, or the user is another one.

@@ -10,9 +10,10 @@ from typing import Any
 from scripts.images import archive
 
 NAME = "holdfast.test/operator:1"
+SHARED = b"the layer that all platforms share"
 
 
-def make(path: Path, architecture: str) -> str:
+def make(path: Path, architecture: str, content: bytes = SHARED) -> str:
     """Write an archive with an image of one layer, as builders do; returns its digest."""
     blobs: dict[str, bytes] = {}
 
@@ -22,14 +23,14 @@ def make(path: Path, architecture: str) -> str:
         return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": f"sha256:{digest}", "size": len(content)}
 
     config = add("config.v1+json", json.dumps({"os": "linux", "architecture": architecture}).encode())
-    layer = add("layer.v1.tar", b"the layer that all platforms share")
+    layer = add("layer.v1.tar", content)
     manifest = add("manifest.v1+json", json.dumps({"config": config, "layers": [layer]}).encode())
     index = json.dumps({"manifests": [{**manifest, "annotations": {"made": "yesterday"}}]}).encode()
     with tarfile.open(path, "w") as tar:
-        for name, content in {"index.json": index, **blobs}.items():
+        for name, blob in {"index.json": index, **blobs}.items():
             entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            tar.addfile(entry, io.BytesIO(content))
+            entry.size = len(blob)
+            tar.addfile(entry, io.BytesIO(blob))
     return str(manifest["digest"])
 
 
@@ -77,3 +78,18 @@ def test_the_archive_follows_from_the_images(tmp_path: Path) -> None:
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
     with tarfile.open(tmp_path / "one") as tar:
         assert {member.mtime for member in tar.getmembers()} == {7}
+
+
+# Breaks if a folder that only has packages for a Python is taken for that Python, or the one of Fedora is not found.
+def test_a_python_is_known_by_its_library(tmp_path: Path) -> None:
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w:gz") as tar:
+        for name in (
+            "./usr/lib64/python3.11/os.py",
+            "usr/local/lib/python3.12/site-packages/os.py",
+            "usr/bin/python3.13",
+        ):
+            tar.addfile(tarfile.TarInfo(name))
+    make(tmp_path / "image.tar", "amd64", layer.getvalue())
+    found = archive.read(tmp_path / "image.tar")
+    assert archive.pythons(tmp_path / "image.tar", found) == {"3.11"}

@@ -25,17 +25,32 @@ INIT = Built("registry.test/a/init:2.0.0", Path("init.tar"), f"sha256:{'2' * 64}
 def test_files_that_are_not_committed_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "read_source", lambda: Source("0.1.0", "c" * 40, 0, is_changed=True))
+    monkeypatch.setattr(command, "read_source", lambda: Source("0.1.0", "c" * 40, 0, list("abcdefg")))
     assert command.main([]) == 1
-    assert "not committed" in capsys.readouterr().err
+    assert "not committed, so nobody could make this release again: a, b, c, d, e and 2 more" in capsys.readouterr().err
 
 
 # Breaks if a chart is packaged whose image nobody built.
 def test_a_release_without_an_image_of_the_chart_is_refused(tmp_path: Path) -> None:
     made = Made("python:3.12-slim", "3.12", ("amd64",), "https://holdfast.test", "https://builder.test")
     with pytest.raises(BuildError, match="needs the image init"):
-        make_release({"operator": OPERATOR}, made, Source("0.1.0", "c" * 40, 0, is_changed=False), tmp_path)
+        make_release({"operator": OPERATOR}, made, Source("0.1.0", "c" * 40, 0, []), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+# Breaks if that is found after the images were built, which takes minutes.
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [("0.1.0", "needs the image init"), ("9.9.9", "no heading `## 9.9.9`")],
+    ids=["image", "notes"],
+)
+def test_what_a_release_lacks_is_said_before_anything_is_built(
+    version: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "read_source", lambda: Source(version, "c" * 40, 0, []))
+    monkeypatch.setenv("PATH", "")  # no builder
+    assert command.main(["operator", *(["init"] if version == "9.9.9" else [])]) == 1
+    assert words in capsys.readouterr().err
 
 
 # Breaks if values.yaml has another form than the packaging looks for: digests then were silently left out.
