@@ -26,19 +26,17 @@ def release_parser() -> argparse.ArgumentParser:
     made.prog, made.description = "make release", "Make a release: wheels, images, chart, CRDs, SBOMs, checksums."
     made.add_argument("--source", default="https://holdfast.dev", help="address of the repository, for the provenance")
     made.add_argument("--by", default="https://holdfast.dev/by-hand", help="address of what runs this, for the same")
-    made.add_argument("--with-changes", action="store_true", help="make it although files are not committed")
     return made
 
 
 def release(options: argparse.Namespace) -> str:
     """Make what the options say. Returns what to print. BuildError, NoBuilderError."""
     source = read_source()
-    if source.changed and not options.with_changes:
+    if source.changed:
         more = f" and {len(source.changed) - SHOWN} more" if len(source.changed) > SHOWN else ""
         raise BuildError(
             "files are changed and not committed, so nobody could make this release again: "
-            f"{', '.join(source.changed[:SHOWN])}{more}. Commit them, remove them, or name them in .gitignore; "
-            "--with-changes makes it all the same"
+            f"{', '.join(source.changed[:SHOWN])}{more}. Commit them, remove them, or name them in .gitignore"
         )
     check(options.names or IMAGES, source.version)
     images = build_asked(options)
