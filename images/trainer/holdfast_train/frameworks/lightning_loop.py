@@ -25,7 +25,8 @@ class LightningLoop:
         self._others = [callback for callback in trainer.callbacks if callback is not own]
         self._states: Mapping[str, Any] = {}  # of callbacks, from the checkpoint, until the first batch is asked for
         self._sums: dict[str, Any] = {}  # of the epoch, from the checkpoint, until the value is logged again
-        self._first = {name: _attributes(metric) for name, metric in self._metrics()}  # those that each attempt makes
+        # Those that each attempt makes.
+        self._first = {name: _with_versions(_attributes(metric)) for name, metric in self._metrics()}
 
     def state_dict(self) -> dict[str, Any]:
         """The state between two batches."""
@@ -123,11 +124,22 @@ def _attributes(metric: Metric) -> dict[str, Any]:
     return {name: value for name, value in own if isinstance(value, int | float | torch.Tensor)}
 
 
-def _changed(metric: Metric, first: Mapping[str, Any]) -> dict[str, Any]:
+def _with_versions(attributes: Mapping[str, Any]) -> dict[str, tuple[Any, int]]:
+    """Each value, and how often a tensor was changed in place."""
+    return {name: (value, _version(value)) for name, value in attributes.items()}
+
+
+def _version(value: Any) -> int:
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
+
+
+def _changed(metric: Metric, first: Mapping[str, tuple[Any, int]]) -> dict[str, Any]:
     """The attributes that are not those of `first`; empty if `metric` was not updated, or was reset since."""
 
     def is_other(name: str, value: Any) -> bool:
-        return value is not first.get(name) if isinstance(value, torch.Tensor) else value != first.get(name)
+        before, version = first.get(name, (None, 0))
+        is_tensor = isinstance(value, torch.Tensor)
+        return (value is not before if is_tensor else value != before) or _version(value) != version
 
     return {name: value for name, value in _attributes(metric).items() if is_other(name, value)}
 

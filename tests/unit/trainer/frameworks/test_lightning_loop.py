@@ -9,12 +9,26 @@ import pytest
 import torch
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from torch.utils.data import DataLoader
-from torchmetrics import MaxMetric, MeanMetric, MetricCollection, SumMetric
+from torchmetrics import MaxMetric, MeanMetric, Metric, MetricCollection, SumMetric
 from torchmetrics.wrappers import MinMaxMetric, Running
 
 from holdfast_train.frameworks.lightning_loop import LightningLoop, _without_lost_files
 
 VALUES = [3.0, 13.0, 1.0, 5.0, 2.0, 6.0]
+
+
+class InPlace(Metric):
+    """A metric that counts in a tensor which is none of its states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = torch.zeros(())
+
+    def update(self, value: Any) -> None:
+        self.seen += value
+
+    def compute(self) -> Any:
+        return self.seen
 
 
 class Module(LightningModule):
@@ -23,6 +37,7 @@ class Module(LightningModule):
         self.layer, self.mean = torch.nn.Linear(1, 1), MeanMetric()
         self.several = MetricCollection([MaxMetric(), SumMetric()])
         self.last_two, self.extremes = Running(MeanMetric(), window=2), MinMaxMetric(MeanMetric())
+        self.in_place = InPlace()
 
     def training_step(self, batch: Any, batch_idx: int) -> Any:
         value = batch.mean()
@@ -31,13 +46,14 @@ class Module(LightningModule):
         self.log("highest", value, on_step=False, on_epoch=True, reduce_fx="max")
         self.log("total", value, on_step=False, on_epoch=True, reduce_fx="sum")
         self.log("metric", self.mean, on_step=False, on_epoch=True)
-        for metric in (self.several, self.last_two, self.extremes):
+        for metric in (self.several, self.last_two, self.extremes, self.in_place):
             metric.update(value)
         self.extremes.compute()
         return self.layer(batch[:, None]).mean()
 
     def on_train_epoch_end(self) -> None:
         self.log_dict({**self.several.compute(), "last_two": self.last_two.compute(), **self.extremes.compute()})
+        self.log("in_place", self.in_place.compute())
 
     def configure_optimizers(self) -> Any:
         return torch.optim.SGD(self.parameters(), lr=0.01)
