@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -82,13 +82,24 @@ def _end_node(folder: str) -> None:
     end(Path(folder))
 
 
-def _kill_marked(mark: str) -> None:
+def _end_marked(mark: str) -> None:
+    from tests.support.waiting import wait_for
+
+    # One that is about to die may still start another.
+    wait_for(lambda: not _kill_marked(mark), 20, "every process of the run to end")
+
+
+def _kill_marked(mark: str) -> bool:
+    """Kill the processes that have the mark. True if there was one."""
     import psutil
 
+    found = False
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if process.environ().get(MARK) == mark:
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
                 process.kill()
+                found = True
+    return found
 
 
 def main() -> None:
@@ -100,15 +111,16 @@ def main() -> None:
             left.append((kind, path))
         else:
             left.remove((kind, path))
-    for kind, path in left:
-        if kind == "cluster":
-            _take_down(path)
-    _kill_marked(sys.argv[1])
-    for kind, path in left:
-        if kind == "node":
-            _end_node(path)
-        elif kind == "folder":
-            shutil.rmtree(path, ignore_errors=True)
+    with ExitStack() as stack:  # the last entry comes first, and an error in one does not keep the next from its turn
+        for kind, path in left:
+            if kind == "node":
+                stack.callback(_end_node, path)
+            elif kind == "folder":
+                stack.callback(shutil.rmtree, path, ignore_errors=True)
+        stack.callback(_end_marked, sys.argv[1])
+        for kind, path in left:
+            if kind == "cluster":
+                stack.callback(_take_down, path)
 
 
 if __name__ == "__main__":

@@ -83,8 +83,3 @@ class Release:
 def _is_ready(pod: dict[str, Any]) -> bool:
     conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions") or ()}
     return conditions.get("Ready") == "True" and not pod["metadata"].get("deletionTimestamp")
-
-
-def _is_ready(pod: dict[str, Any]) -> bool:
-    conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions") or ()}
-    return conditions.get("Ready") == "True" and not pod["metadata"].get("deletionTimestamp")

@@ -18,6 +18,7 @@ _PROGRAMS = {
     "runc": "runc",
     "iptables": "iptables",
     "nsenter": "util-linux",
+    "unshare": "util-linux",
     "buildah": "buildah",
     "debootstrap": "debootstrap",
 }

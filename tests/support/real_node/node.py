@@ -28,10 +28,15 @@ PAUSE_IMAGE = "holdfast.test/pause:1"
 _BRIDGE = "cni0"
 _OF_CONTAINERS = "k8s.io"  # containerd's namespace for the kubelet
 
+# A network and mounts of its own: no volume of a pod is mounted in the folders of this machine, and all mounts go with
+# the node's processes. /run is what a reboot forgets. `ip netns exec` would mount another /sys, without control groups.
+_OWN_RUN = "/run/of-this-node"
+_BEGIN = f"mount -t tmpfs tmpfs /run && mkdir /run/netns && touch {_OWN_RUN} && exec sleep infinity"
+
 # restrict_oom_score_adj: root in a sandbox may lack the right to lower the score of a process.
 _CONTAINERD = f"""version = 3
 root = "{{folder}}/root"
-state = "{{folder}}/state"
+state = "/run/containerd"
 [grpc]
 address = "{{socket}}"
 [ttrpc]
@@ -80,26 +85,27 @@ class RealNode:
     def __init__(self, place: Place) -> None:
         self.name = place.name
         self._place = place
-        # Not below the folder of the cluster, which removes it whole: volumes of others are mounted in it.
         self.folder = self._folder = Path(tempfile.mkdtemp(prefix="hf-node-"))
         self._group = remains.group(self._folder)
         self._socket = remains.socket(self._folder)
         tools = {tool.name: toolchain.build(tool) for tool in (KUBELET, CONTAINERD, SHIM, CTR)}
         self._ctr = tools[CTR.name]
-        namespace = place.network.namespace
+        net = f"--net=/var/run/netns/{place.network.namespace}"
+        begin = ["nsenter", net, "--", "unshare", "--mount", "--propagation", "private", "--", "sh", "-c", _BEGIN]
+        self._namespaces = Daemon(begin, self._folder / "namespaces.log")
         path = os.pathsep.join((str(tools[SHIM.name].parent), os.environ["PATH"]))
         self.containerd = Daemon(
             [tools[CONTAINERD.name], "--config", self._write_containerd()],
             self._folder / "containerd.log",
-            namespace,
+            self._namespaces,
             {"PATH": path},
         )
         kubeconfig = self._write_kubeconfig()
         self.kubelet = Daemon(
-            [tools[KUBELET.name], *self._kubelet_options(kubeconfig)], self._folder / "kubelet.log", namespace
+            [tools[KUBELET.name], *self._kubelet_options(kubeconfig)], self._folder / "kubelet.log", self._namespaces
         )
         proxy = tools[KUBELET.name].with_name("kube-proxy")
-        self._proxy = Daemon([proxy, *self._proxy_options()], self._folder / "kube-proxy.log", namespace)
+        self._proxy = Daemon([proxy, *self._proxy_options()], self._folder / "kube-proxy.log", self._namespaces)
 
     def start(self) -> None:
         """Make its network, and start its servers."""
@@ -109,6 +115,8 @@ class RealNode:
 
     def boot(self) -> None:
         """Start the servers of a node that was killed, or is new."""
+        self._namespaces.start()
+        wait_for(self._has_namespaces, 10, f"the namespaces of {self.name}")
         self.containerd.start()
         wait_for(self._answers, 30, lambda: f"containerd of {self.name}; see {self._folder}")
         self.kubelet.start()
@@ -143,7 +151,7 @@ class RealNode:
 
     def lose_power(self) -> None:
         """End everything on the node at once, and forget what a reboot forgets. `boot` brings it back."""
-        for server in (self.kubelet, self._proxy, self.containerd):
+        for server in (self.kubelet, self._proxy, self.containerd, self._namespaces):
             server.kill()
         remains.lose_power(self._folder)
 
@@ -151,6 +159,10 @@ class RealNode:
         """End everything and remove the node's files."""
         self.lose_power()
         remains.end(self._folder)
+
+    def _has_namespaces(self) -> bool:
+        self._namespaces.check()
+        return Path(f"/proc/{self._namespaces.pid}/root{_OWN_RUN}").exists()
 
     def _answers(self) -> bool:
         self.containerd.check()

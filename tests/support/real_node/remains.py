@@ -1,4 +1,8 @@
-"""What there is of a real node beside its servers: shims, processes of containers, mounts, control groups, files."""
+"""What there is of a real node beside its servers: shims, processes of containers, control groups, files.
+
+Its mounts are in a mount namespace of its own, which goes with the last of its processes. Here nothing is mounted in
+its folder, so what is removed with the folder is the node's: never what a volume of a pod leads to.
+"""
 
 import os
 import shutil
@@ -7,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
-from tests.support.real_node import control_groups, mounts
+from tests.support.real_node import control_groups
 from tests.support.waiting import wait_for
 
 
@@ -22,17 +26,14 @@ def socket(folder: Path) -> Path:
 
 
 def lose_power(folder: Path) -> None:
-    """Kill everything that runs in containers, and remove what a reboot forgets. The node's servers must have ended."""
+    """Kill everything that runs in containers. The node's servers must have ended."""
     wait_for(lambda: _kill_processes(folder), 20, f"the processes of {folder} to be gone")
-    mounts.detach(folder / "state")
-    shutil.rmtree(folder / "state", ignore_errors=True)
     socket(folder).unlink(missing_ok=True)
 
 
 def end(folder: Path) -> None:
-    """Remove everything. The node's servers must have ended. RuntimeError if something stays mounted in the folder."""
+    """Remove everything. The node's servers must have ended."""
     lose_power(folder)
-    mounts.detach(folder)
     control_groups.remove(group(folder))
     shutil.rmtree(folder, ignore_errors=True)
 
