@@ -122,17 +122,16 @@ def test_edit_while_running(cluster: Cluster, namespace: str, operator: Operator
         job.patch({"checkpoint": {"storage": {"s3": {"prefix": "elsewhere"}}}})
     job.patch(
         {
-            "goal": {"steps": 400},
             "failure": {"maxFailures": 0},
             "checkpoint": {"every": "1h"},
             "capacity": {"tiers": [{**calm_pool.tier("dedicated"), "pricePerNodeHour": "3"}]},
         }
     )
 
-    seen = job.wait("the new goal", lambda s: s["progress"].get("steps") == 400 and s["phase"] == "Running")
+    generation = job.get()["metadata"]["generation"]
+    seen = job.wait("the edit to be seen", lambda s: s["observedGeneration"] == generation and s["phase"] == "Running")
     assert seen["current"]["tier"] == tier
     assert seen["attempt"] == 1
-    assert seen["observedGeneration"] == job.get()["metadata"]["generation"]
     done = job.wait_phase("Completed", "Failed")
     assert [(e["tier"], e["kind"]) for e in done["history"]] == [("cpu", "Completed")]
     assert TOTAL in job.logs(1)

@@ -64,9 +64,10 @@ class Person:
 
     def until(self, pattern: str) -> re.Match[bytes]:
         """Wait until the screen shows it; what is before it is not looked at again."""
-        end = monotonic() + PATIENCE
+        end, reads = monotonic() + PATIENCE, select.poll()
+        reads.register(self.terminal, select.POLLIN)
         while (found := re.search(pattern.encode(), self.screen)) is None:
-            assert select.select([self.terminal], [], [], max(0.0, end - monotonic()))[0], self.screen
+            assert reads.poll(1000 * max(0.0, end - monotonic())), self.screen
             self.screen += os.read(self.terminal, 4096)
         self.screen = self.screen[found.end() :]
         return found

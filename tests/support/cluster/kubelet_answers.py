@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.support.cluster.agent_pods import pod
-from tests.support.cluster.local_cluster import apply, delete, watch
-from tests.support.waiting import on_a_busy_machine
+from tests.support.cluster.local_cluster import apply, delete, pod_log, watch
+from tests.support.waiting import on_a_busy_machine, wait_for
 
 from holdfast_local.cluster import Cluster
 
@@ -22,7 +22,7 @@ def _container(script: str, name: str = "main", **fields: Any) -> Raw:
 
 
 _SMALL = {"resources": {"limits": {"memory": "30Mi"}}}
-_WAITS = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
+_WAITS = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.1; done"
 
 # Each container runs for some time: a kubelet does not see everything that is over within a second.
 PODS: Final[dict[str, Raw]] = {
@@ -43,7 +43,7 @@ PODS: Final[dict[str, Raw]] = {
         "p", _container("sleep 2; exit 0"), initContainers=[_container(_WAITS, "beside", restartPolicy="Always")]
     ),
     "is deleted and ends with 0": pod("p", _container(_WAITS)),
-    "is deleted and has to be killed": pod("p", _container("trap '' TERM; while :; do sleep 0.1; done")),
+    "is deleted and has to be killed": pod("p", _container("trap '' TERM; echo ready; while :; do sleep 0.1; done")),
     "takes longer than it may": pod("p", _container(_WAITS), activeDeadlineSeconds=2),
 }
 
@@ -68,6 +68,7 @@ def answers(cluster: Cluster, namespace: str, name: str, image: str) -> list[str
             found.append(line)
         if told and not deleted and "main running" in line:
             deleted = True
+            wait_for(lambda: "ready" in pod_log(cluster, "p", namespace, "main"), 20, "the program's own handler")
             delete(cluster, "pod/p", namespace)
         final = event["object"]["status"].get("phase") in ("Succeeded", "Failed")
         if line == "gone" or "ImagePullBackOff" in line or (final and not told):
