@@ -7,6 +7,7 @@ from typing import Any, Final
 import torch
 from torchmetrics import Metric
 
+from holdfast_train.run.accumulation import version
 from holdfast_train.say import say
 
 FILES: Final = ("best_model_path", "kth_best_model_path", "last_model_path")  # in the state of a ModelCheckpoint
@@ -130,16 +131,16 @@ def _with_versions(attributes: Mapping[str, Any]) -> dict[str, tuple[Any, int]]:
 
 
 def _version(value: Any) -> int:
-    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
+    return version(value) if isinstance(value, torch.Tensor) and not value.is_inference() else 0
 
 
 def _changed(metric: Metric, first: Mapping[str, tuple[Any, int]]) -> dict[str, Any]:
     """The attributes that are not those of `first`; empty if `metric` was not updated, or was reset since."""
 
     def is_other(name: str, value: Any) -> bool:
-        before, version = first.get(name, (None, 0))
+        before, changes = first.get(name, (None, 0))
         is_tensor = isinstance(value, torch.Tensor)
-        return (value is not before if is_tensor else value != before) or _version(value) != version
+        return (value is not before if is_tensor else value != before) or _version(value) != changes
 
     return {name: value for name, value in _attributes(metric).items() if is_other(name, value)}
 

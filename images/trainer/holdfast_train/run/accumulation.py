@@ -112,5 +112,5 @@ def has_new_gradient(parameter: Any) -> bool:
 
 
 def version(gradient: Any) -> int:
-    """How often `gradient` was changed in place. A sharded one counts the changes of its own shard."""
+    """How often `gradient`, or another tensor, was changed in place. A sharded one counts those of its own shard."""
     return int(getattr(gradient, "_local_tensor", gradient)._version)
