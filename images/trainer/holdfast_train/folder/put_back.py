@@ -58,7 +58,8 @@ def make_folder(root: Path) -> None:
         tidy(root)
         probe = root / f"{STAGE}{uuid.uuid4().hex}"
         probe.mkdir()
-        probe.rmdir()
+        with suppress(FileNotFoundError):  # see tidy
+            probe.rmdir()
     except OSError as error:
         raise EnvironmentVariableError(
             f"checkpoint.folder: cannot write to {root} ({error.strerror}); mount a volume there that the program's "
@@ -67,13 +68,17 @@ def make_folder(root: Path) -> None:
 
 
 def tidy(root: Path) -> None:
-    """Delete what a writer that was killed has left: it would keep the bytes of files that the program deletes."""
+    """Delete what a writer that was killed has left: it would keep the bytes of files that the program deletes.
+
+    A node that shares the volume may do the same at the same time.
+    """
     for pattern in (f"{STAGE}*", f"{KEPT}*"):
         for path in root.glob(pattern):
-            shutil.rmtree(path)
+            with suppress(FileNotFoundError):
+                shutil.rmtree(path)
     for pattern in (f"{OWN}*.new", f"{MARKER}*"):
         for path in root.glob(pattern):
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def set_aside(root: Path, paths: Collection[str]) -> Path:

@@ -5,6 +5,7 @@ import os
 import shutil
 import tarfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -348,3 +349,14 @@ def test_a_broken_one_of_the_first_form(tmp_path: Path, number: int) -> None:
     with pytest.raises(CheckpointCorruptError):
         place.put_back(root)
     assert not list(root.iterdir())
+
+
+# Breaks if the pods of a training whose nodes share a volume end at their start, because one tidied what another tries.
+def test_two_nodes_make_the_folder_of_one_volume_at_once(tmp_path: Path) -> None:
+    def make(_: int) -> None:
+        for _ in range(100):
+            make_folder(tmp_path / "outputs")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(make, range(4)))
+    assert list((tmp_path / "outputs").iterdir()) == []
