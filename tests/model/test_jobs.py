@@ -22,7 +22,7 @@ from holdfast.api import names
 from holdfast.api.model import merge_patch
 from holdfast.api.status import Phase
 from holdfast.core.decision import Decision
-from holdfast.core.made_from import other_program
+from holdfast.core.made_from import other_work
 from holdfast.core.observe.look import look
 from holdfast.core.observe.situation import Sight
 from holdfast.core.observe.snapshot import Refusal, Snapshot
@@ -326,7 +326,7 @@ class Jobs(RuleBasedStateMachine):
     def _check_program(self, given: Snapshot, decision: Decision) -> None:
         """No attempt waits, starts or trains on with a program that the spec does not name."""
         for one in (decision.status.current, decision.status.successor):
-            if one is not None and one.drain is None and other_program(one, given.job.spec):
+            if one is not None and one.drain is None and other_work(one, given.job.spec):
                 assert look(given, one).sight in (Sight.SILENT, Sight.VANISHED, Sight.NODE_GONE), decision.trace
 
     def teardown(self) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from tests.node.jobs import completes, tier, train
 from tests.support.cluster.local_cluster import exists, get
+from tests.support.cluster.training_jobs import Job
 from tests.support.operator.release import GOOD_IN, NAMESPACE, Release
 from tests.support.real_node.cluster import RealCluster
 from tests.support.real_node.images import Images
@@ -24,6 +25,15 @@ def _both_ready(release: Release) -> None:
     wait_for(lambda: len(release.ready()) == 2, 90, "two operators")
 
 
+def _train_beside(real: RealCluster, release: Release, namespace: str) -> tuple[str, str, Job]:
+    """The leader's node, the other one, and a job that trains there."""
+    node = _leader(release)["spec"]["nodeName"]
+    other = next(name for name in real.nodes if name != node)
+    job = train(real.cluster, namespace, tiers=[tier(other)], steps=200)
+    job.wait_step(10)
+    return node, other, job
+
+
 def test_a_leader_that_is_killed_is_replaced(real: RealCluster, release: Release, namespace: str) -> None:
     """Breaks if the other operator does not take the Lease, or reports do not find it."""
     leader = _leader(release)
@@ -37,10 +47,7 @@ def test_a_leader_that_is_killed_is_replaced(real: RealCluster, release: Release
 
 def test_a_leader_whose_node_is_drained_hands_over(real: RealCluster, release: Release, namespace: str) -> None:
     """Breaks if an operator that is told to leave keeps the Lease, or the drain waits for it."""
-    node = _leader(release)["spec"]["nodeName"]
-    other = next(name for name in real.nodes if name != node)
-    job = train(real.cluster, namespace, tiers=[tier(other)], steps=200)
-    job.wait_step(10)
+    node, other, job = _train_beside(real, release, namespace)
     try:
         real.cluster.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", timeout=120)
         assert _leader(release)["spec"]["nodeName"] == other
@@ -52,10 +59,7 @@ def test_a_leader_whose_node_is_drained_hands_over(real: RealCluster, release: R
 
 def test_a_leader_whose_node_dies_is_replaced(real: RealCluster, release: Release, namespace: str) -> None:
     """Breaks if the Lease of a dead node is waited for, or a training beside it is disturbed."""
-    node = _leader(release)["spec"]["nodeName"]
-    other = next(name for name in real.nodes if name != node)
-    job = train(real.cluster, namespace, tiers=[tier(other)], steps=200)
-    job.wait_step(10)
+    node, other, job = _train_beside(real, release, namespace)
     real.nodes[node].lose_power()
     try:
         wait_for(lambda: _leader(release)["spec"]["nodeName"] == other, 90, "the other operator to lead")

@@ -264,8 +264,8 @@ class Goal(Model):
     """The length of the training, for percent and ETA. The job completes when its program exits with code 0."""
 
     steps: Annotated[int, Field(strict=True, ge=1, le=2**53 - 1)] | None = None
-    """Number of steps of the whole training. If it is changed while the job trains, the attempt saves and leaves, and
-    the next one trains to the new goal. Default: the number that the trainer reports."""
+    """Number of steps of the whole training. If it is changed while a program trains that can save, the attempt saves
+    and leaves, and the next one has the new goal. Default: the number that the trainer reports."""
 
 
 class Progress(Model):

@@ -24,7 +24,7 @@ LENGTH: Final = 16  # hexadecimal digits of a digest
 TRAINER, STORAGE, FOLDER, GOAL = "trainer", "checkpoint.storage", "checkpoint.folder", "goal.steps"
 # An attempt with another value of one of these does not do the work of its job: it has to leave. One with a lower goal
 # would end early, and what is complete stays complete.
-PROGRAM: Final = frozenset((TRAINER, STORAGE, GOAL))
+WORK: Final = frozenset((TRAINER, STORAGE, GOAL))
 # A program that has taken the storage fence takes it again if these are the same. The process that saves a folder takes
 # the fence for a program that cannot.
 _FENCED_BY: Final = frozenset((TRAINER, STORAGE, FOLDER))
@@ -76,9 +76,18 @@ def changed_fields(attempt: Attempt, spec: TrainingJobSpec) -> tuple[str, ...]:
     return tuple(sorted(name for name in runs.keys() | says.keys() if runs.get(name) != says.get(name)))
 
 
-def other_program(attempt: Attempt, spec: TrainingJobSpec) -> tuple[str, ...]:
+def other_work(attempt: Attempt, spec: TrainingJobSpec) -> tuple[str, ...]:
     """The names of the fields of spec because of which the attempt is not the job's any more; empty if it is."""
-    return tuple([name for name in changed_fields(attempt, spec) if name in PROGRAM])
+    return tuple([name for name in changed_fields(attempt, spec) if name in WORK])
+
+
+def leaves_for(attempt: Attempt, spec: TrainingJobSpec) -> tuple[str, ...]:
+    """Those of these fields for which an attempt that works has to leave.
+
+    Another goal alone waits for the next attempt if the program has not taken the fence: then nothing of it is saved.
+    """
+    fields = other_work(attempt, spec)
+    return fields if attempt.fenced or fields != (GOAL,) else ()
 
 
 @lru_cache(maxsize=4096)

@@ -84,7 +84,7 @@ TABLE: tuple[Row, ...] = (
     row("given up before start", WAITING, (*UNPLACED, Sight.CREATED), suspend.must_give_up, end.stop_waiting,
         then="no attempt; nothing counted"),
     row("suspend", WORKING, ALIVE, suspend.must_pause, drain.drain_to_suspend, then="Draining"),
-    row("edited", WORKING, ALIVE, suspend.other_program, drain.drain_for_edit, then="Draining"),
+    row("edited", WORKING, ALIVE, suspend.other_work, drain.drain_for_edit, then="Draining"),
     job_row("corrected", ANY, pause.may_try_again, pause.try_again, then="nothing is wrong, as far as is known"),
     job_row("suspended", NO_ATTEMPT, suspend.must_be_marked, suspend.mark_suspended, then="Suspended"),
     job_row("resume", ANY, suspend.may_resume, suspend.resume, then="next attempt"),

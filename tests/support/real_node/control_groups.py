@@ -1,5 +1,6 @@
 """The control groups of a real node, of both versions of the kernel's interface."""
 
+from contextlib import suppress
 from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
@@ -36,7 +37,8 @@ def processes(name: str) -> set[int]:
     found = set()
     for hierarchy in _hierarchies():
         for path in (hierarchy / name).rglob("cgroup.procs"):
-            found |= {int(line) for line in path.read_text().split()}
+            with suppress(OSError):  # the group has gone in between
+                found |= {int(line) for line in path.read_text().split()}
     return found
 
 

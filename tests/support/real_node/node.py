@@ -85,27 +85,27 @@ class RealNode:
     def __init__(self, place: Place) -> None:
         self.name = place.name
         self._place = place
-        self.folder = self._folder = Path(tempfile.mkdtemp(prefix="hf-node-"))
-        self._group = remains.group(self._folder)
-        self._socket = remains.socket(self._folder)
+        self.folder = Path(tempfile.mkdtemp(prefix="hf-node-"))
+        self._group = remains.group(self.folder)
+        self._socket = remains.socket(self.folder)
         tools = {tool.name: toolchain.build(tool) for tool in (KUBELET, CONTAINERD, SHIM, CTR)}
         self._ctr = tools[CTR.name]
         net = f"--net=/var/run/netns/{place.network.namespace}"
         begin = ["nsenter", net, "--", "unshare", "--mount", "--propagation", "private", "--", "sh", "-c", _BEGIN]
-        self._namespaces = Daemon(begin, self._folder / "namespaces.log")
+        self._namespaces = Daemon(begin, self.folder / "namespaces.log")
         path = os.pathsep.join((str(tools[SHIM.name].parent), os.environ["PATH"]))
         self.containerd = Daemon(
             [tools[CONTAINERD.name], "--config", self._write_containerd()],
-            self._folder / "containerd.log",
+            self.folder / "containerd.log",
             self._namespaces,
             {"PATH": path},
         )
         kubeconfig = self._write_kubeconfig()
         self.kubelet = Daemon(
-            [tools[KUBELET.name], *self._kubelet_options(kubeconfig)], self._folder / "kubelet.log", self._namespaces
+            [tools[KUBELET.name], *self._kubelet_options(kubeconfig)], self.folder / "kubelet.log", self._namespaces
         )
         proxy = tools[KUBELET.name].with_name("kube-proxy")
-        self._proxy = Daemon([proxy, *self._proxy_options()], self._folder / "kube-proxy.log", self._namespaces)
+        self._proxy = Daemon([proxy, *self._proxy_options()], self.folder / "kube-proxy.log", self._namespaces)
 
     def start(self) -> None:
         """Make its network, and start its servers."""
@@ -118,7 +118,7 @@ class RealNode:
         self._namespaces.start()
         wait_for(self._has_namespaces, 10, f"the namespaces of {self.name}")
         self.containerd.start()
-        wait_for(self._answers, 30, lambda: f"containerd of {self.name}; see {self._folder}")
+        wait_for(self._answers, 30, lambda: f"containerd of {self.name}; see {self.folder}")
         self.kubelet.start()
         self._proxy.start()
 
@@ -153,12 +153,12 @@ class RealNode:
         """End everything on the node at once, and forget what a reboot forgets. `boot` brings it back."""
         for server in (self.kubelet, self._proxy, self.containerd, self._namespaces):
             server.kill()
-        remains.lose_power(self._folder)
+        remains.lose_power(self.folder)
 
     def end(self) -> None:
         """End everything and remove the node's files."""
         self.lose_power()
-        remains.end(self._folder)
+        remains.end(self.folder)
 
     def _has_namespaces(self) -> bool:
         self._namespaces.check()
@@ -169,7 +169,7 @@ class RealNode:
         return self._socket.exists() and "Version" in self.ctr("version")
 
     def _write_containerd(self) -> Path:
-        settings = self._folder / "cni"
+        settings = self.folder / "cni"
         settings.mkdir()
         network = self._place.network
         addresses = {
@@ -178,13 +178,13 @@ class RealNode:
             "rangeEnd": str(network.pods[-2]),
             "gateway": network.address,
         }
-        routes = {"type": "host-local", "dataDir": str(self._folder / "addresses"), "ranges": [[addresses]]}
+        routes = {"type": "host-local", "dataDir": str(self.folder / "addresses"), "ranges": [[addresses]]}
         bridge = {"type": "bridge", "bridge": _BRIDGE, "ipam": {**routes, "routes": [{"dst": "0.0.0.0/0"}]}}
         plugins = {"cniVersion": "1.0.0", "name": self.name, "plugins": [bridge]}
         (settings / "10-bridge.conflist").write_text(json.dumps(plugins))
-        path = self._folder / "containerd.toml"
+        path = self.folder / "containerd.toml"
         runc = shutil.which("runc") or "runc"
-        path.write_text(_CONTAINERD.format(folder=self._folder, socket=self._socket, plugins=PLUGINS, runc=runc))
+        path.write_text(_CONTAINERD.format(folder=self.folder, socket=self._socket, plugins=PLUGINS, runc=runc))
         return path
 
     def _certificate(self) -> KeyFiles:
@@ -221,7 +221,7 @@ class RealNode:
             "clusterDNS": [self._place.dns],
             "clusterDomain": "cluster.local",
             "resolvConf": "",
-            "podLogsDir": str(self._folder / "logs"),
+            "podLogsDir": str(self.folder / "logs"),
             "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
             "evictionPressureTransitionPeriod": "10s",
             "nodeStatusUpdateFrequency": "5s",
@@ -231,14 +231,14 @@ class RealNode:
             "imageGCLowThresholdPercent": 99,
             "serializeImagePulls": False,
         }
-        path = self._folder / "kubelet.yaml"
+        path = self.folder / "kubelet.yaml"
         path.write_text(yaml.safe_dump(config))
         labels = ",".join(f"{key}={value}" for key, value in self._place.labels.items())
         options = {
             "config": path,
             "kubeconfig": kubeconfig,
-            "root-dir": self._folder / "kubelet",
-            "cert-dir": self._folder / "certificates",
+            "root-dir": self.folder / "kubelet",
+            "cert-dir": self.folder / "certificates",
             "hostname-override": self.name,
             "node-ip": address,
             "node-labels": labels,

@@ -9,7 +9,7 @@ from tests.support.decisions.snapshots import CONFIG, attempt, job, spec
 
 from holdfast.api.failure import Failure
 from holdfast.api.job import Checkpoint, Goal, Progress
-from holdfast.core.made_from import changed_fields, hash_of, made_from, other_program
+from holdfast.core.made_from import changed_fields, hash_of, made_from, other_work
 from holdfast.core.pod_manifest import build_pod
 
 STORAGE = spec()["checkpoint"]["storage"]
@@ -141,13 +141,13 @@ def test_equal_quantities_and_durations_are_the_same(
 def test_a_trainer_a_storage_and_a_goal_are_another_program_and_settings_are_not() -> None:
     runs = attempt(made_from=made_from(job().spec))
     settings = edited(**{"checkpoint.every": "1h", "checkpoint.folder": "/o", "failure.stallTimeout": "20m"})
-    assert other_program(runs, settings.spec) == ()
-    assert other_program(runs, job(trainer=TRAINER).spec) == ("trainer",)
+    assert other_work(runs, settings.spec) == ()
+    assert other_work(runs, job(trainer=TRAINER).spec) == ("trainer",)
     elsewhere = edited(**{"checkpoint.storage": {"s3": {"bucket": "other", "prefix": "p"}}})
-    assert other_program(runs, elsewhere.spec) == ("checkpoint.storage",)
-    assert other_program(runs, edited(**{"goal.steps": 7}).spec) == ("goal.steps",)
+    assert other_work(runs, elsewhere.spec) == ("checkpoint.storage",)
+    assert other_work(runs, edited(**{"goal.steps": 7}).spec) == ("goal.steps",)
 
 
 def test_an_attempt_of_which_it_is_not_known_runs_another_program() -> None:
     """Breaks if a status that another version wrote lets a program go on that the spec does not name."""
-    assert other_program(attempt(), job().spec) == ("checkpoint.storage", "trainer")
+    assert other_work(attempt(), job().spec) == ("checkpoint.storage", "trainer")

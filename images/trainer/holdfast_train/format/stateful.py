@@ -20,7 +20,7 @@ _SPLIT: Final = {
     ("deepspeed", "DeepSpeedZeroOptimizer_Stage3"): "ZeRO of DeepSpeed",
 }
 # Modules whose objects contain no state that the program has made.
-_OF_LIBRARIES: Final = ("torch.", "accelerate.", "lightning.fabric.", "holdfast_train.frameworks.position")
+_OF_LIBRARIES: Final = ("torch.", "accelerate.", "lightning.fabric.", "holdfast_train.frameworks.position.")
 
 
 @runtime_checkable
@@ -103,7 +103,7 @@ def of_program(objects: Iterable[Any]) -> list[Any]:
     samplers: Any = sys.modules.get("holdfast_train.data.elastic_sampler")  # loaded if there is one: it needs NumPy
     known = (Generators, *([torch.nn.Module] if torch else []), *([samplers.ElasticSampler] if samplers else []))
     others = (stepping(one) for one in objects if not isinstance(one, known))
-    return [one for one in others if not type(one).__module__.startswith(_OF_LIBRARIES)]
+    return [one for one in others if not f"{type(one).__module__}.".startswith(_OF_LIBRARIES)]
 
 
 def unwrapped(thing: Any) -> Any:

@@ -17,7 +17,7 @@ from holdfast.api.profile import ProfileTier
 from holdfast.core.attempt.delays import CREATION, backoff, spread
 from holdfast.core.books import ledger
 from holdfast.core.capacity.grid import acquire_timeout, may_get_pods, offers
-from holdfast.core.capacity.knowledge import find, observation_of
+from holdfast.core.capacity.knowledge import find_observation
 from holdfast.core.draft import Draft, Role
 from holdfast.core.observe.members import inherited, is_waiting, pods_by_rank
 from holdfast.core.observe.room import ask_of, part_limit
@@ -54,9 +54,7 @@ def has_too_few(draft: Draft, tier: ProfileTier, nodes: int) -> bool:
 
 def observation_in(draft: Draft, tier: ProfileTier) -> Observation | None:
     """What is known of how the tier's nodes come: from the tier itself, from this job, or from its profile."""
-    profile = draft.snapshot.profile
-    own, shared = find(draft.status.tiers, tier.name), find(profile.status.tiers, tier.name) if profile else None
-    return observation_of(tier, own, shared)
+    return find_observation(tier, draft.status.tiers, draft.snapshot.profile)
 
 
 # --- room for all -----------------------------------------------------------------------------------------------------

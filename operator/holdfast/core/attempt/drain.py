@@ -52,14 +52,14 @@ def drain_to_suspend(turn: Turn, reason: PauseReason) -> None:
 
 def drain_for_edit(turn: Turn, fields: tuple[str, ...]) -> None:
     """Order it to save and leave: `fields` of spec say something else than what it runs."""
-    draft, text = turn.draft, other_program_words(turn.attempt, fields)
+    draft, text = turn.draft, other_work_words(turn.attempt, fields)
     turn.drain(EndReason.SPEC_CHANGED, text, grace_end(draft), EndKind.STOPPED)
     intend_successor(draft)
     draft.explain("Migrate", f"{text}: saving and leaving")
     draft.event(EndReason.SPEC_CHANGED, f"{text}: saving and leaving", warning=True)
 
 
-def other_program_words(attempt: Attempt, fields: tuple[str, ...]) -> str:
+def other_work_words(attempt: Attempt, fields: tuple[str, ...]) -> str:
     """Why an attempt has to leave that runs something else than `fields` of spec say."""
     if not attempt.made_from:
         return f"nothing shows that attempt {attempt.number} runs what spec says"

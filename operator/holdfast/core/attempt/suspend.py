@@ -17,22 +17,15 @@ def must_pause(turn: Turn) -> PauseReason | None:
     return pause_reason(turn.draft)
 
 
-def other_program(turn: Turn) -> tuple[str, ...] | None:
-    """The fields if spec names another program, goal or storage than the attempt runs.
-
-    Another goal alone waits for the next attempt if the program has not taken the fence: then nothing of it is saved.
-    """
-    fields = _other_program(turn)
-    return fields if turn.attempt.fenced or fields != (made_from.GOAL,) else None
+def other_work(turn: Turn) -> tuple[str, ...] | None:
+    """The fields if the attempt has to leave because spec names another program, goal or storage than it runs."""
+    return made_from.leaves_for(turn.attempt, turn.draft.snapshot.job.spec) or None
 
 
 def must_give_up(turn: Turn) -> EndReason | None:
     """The reason if the job must pause, or spec names another program, goal or storage than the attempt is to run."""
-    return must_pause(turn) or (EndReason.SPEC_CHANGED if _other_program(turn) else None)
-
-
-def _other_program(turn: Turn) -> tuple[str, ...] | None:
-    return made_from.other_program(turn.attempt, turn.draft.snapshot.job.spec) or None
+    is_other = made_from.other_work(turn.attempt, turn.draft.snapshot.job.spec)
+    return must_pause(turn) or (EndReason.SPEC_CHANGED if is_other else None)
 
 
 def must_be_marked(draft: Draft) -> PauseReason | None:

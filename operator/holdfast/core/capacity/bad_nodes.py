@@ -21,7 +21,7 @@ from holdfast.api.knowledge import MAX_FAULTS, MAX_FAULTY, NodeFault, NodeFaults
 from holdfast.api.objects import CapacityProfile, TrainingJob
 from holdfast.api.profile import ProfileTier
 from holdfast.api.scalars import format_time, parse_time
-from holdfast.core.capacity.knowledge import find, observation_of
+from holdfast.core.capacity.knowledge import find_observation
 from holdfast.core.observe.digest import digest
 from holdfast.core.observe.nodes import ClusterView, NodeView
 from holdfast.core.observe.notices import FAULTY
@@ -200,9 +200,8 @@ def to_avoid(snapshot: Snapshot, tier: ProfileTier) -> tuple[str, ...]:
         return tuple(broken)
     whole = [node.name for node in matching if not node.fault]
     usable = large_enough(cluster, Shape.of(trainer, tier))
-    known, profile = find(snapshot.job.status.tiers, tier.name), snapshot.profile
-    shared = find(profile.status.tiers, tier.name) if profile else None
-    open_ones = usable if observation_of(tier, known, shared) == "Billed" else snapshot.nodes_for(tier)
+    is_billed = find_observation(tier, snapshot.job.status.tiers, snapshot.profile) == "Billed"
+    open_ones = usable if is_billed else snapshot.nodes_for(tier)
     if len(usable - bad) < len(usable) / 2 or len(open_ones - bad) < trainer.nodes:
         return tuple(broken)
     return (*broken, *(name for name in whole if name in bad))

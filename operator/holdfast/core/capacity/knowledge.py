@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from holdfast.api.attempt import Attempt, AttemptRecord, AttemptState, EndKind
 from holdfast.api.knowledge import MAX_MEASURED, MAX_TIERS, Measured, Observation, Seen, TierKnowledge
+from holdfast.api.objects import CapacityProfile
 from holdfast.api.profile import Tier
 from holdfast.api.scalars import LONGEST
 from holdfast.api.status import TrainingJobStatus
@@ -72,6 +73,12 @@ def observation_of(tier: Tier, own: TierKnowledge | None, shared: TierKnowledge 
         return tier.observation
     seen = (own and own.observation, shared and shared.observation)
     return "Billed" if "Billed" in seen else "Free" if "Free" in seen else None
+
+
+def find_observation(tier: Tier, own: Known, profile: CapacityProfile | None) -> Observation | None:
+    """The same, from all that this job knows, and its profile."""
+    shared = find(profile.status.tiers, tier.name) if profile else None
+    return observation_of(tier, find(own, tier.name), shared)
 
 
 def record_first_step(known: Known, attempt: Attempt) -> Known:

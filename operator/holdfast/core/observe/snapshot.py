@@ -71,7 +71,7 @@ class Snapshot:
         return self.room.free(shape) | (self._own & large_enough(self.cluster, shape))
 
     def nodes_ever_for(self, tier: ProfileTier) -> frozenset[str]:
-        """The names of the nodes that can take a pod of the job on this tier, whatever other pods are on them now.
+        """The names of the nodes that could take a pod of the job on this tier if no other pod were there.
 
         They are usable and large enough, or the job has a pod there.
         """

@@ -1,4 +1,7 @@
-"""Which nodes pods of a tier may use, whatever they ask for. Which can take a pod: holdfast.core.observe.room."""
+"""Which nodes the labels and taints allow to pods of a tier.
+
+If a node is large enough for a pod, and has room for it, is the matter of holdfast.core.observe.room.
+"""
 
 from collections.abc import Iterable, Set
 

@@ -1,9 +1,9 @@
 """NeverFits: the condition of a job that no tier can hold: a pod is larger than every node, or the nodes are too few.
 
 It is True if nothing can bring what is missing: the nodes of each tier are all that there are or, for a pod that is too
-large, the tier names their instance type. It is Unknown if nothing shows whether an autoscaler may bring what is
-missing; of nodes that are too few this is said once the job has waited for more in vain. Of an autoscaler that is known
-the operator does not know which nodes it can bring.
+large, the tier names their instance type. It is Unknown if an autoscaler may exist that brings what is missing. If the
+nodes are too few, the job waits for more of them once before it says so. Which nodes a known autoscaler can bring, the
+operator does not know.
 """
 
 from typing import Final, Literal, NamedTuple

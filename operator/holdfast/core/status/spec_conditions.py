@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from holdfast.api.attempt import Attempt, AttemptState, EndReason
 from holdfast.core.capacity.grid import find_tier, offers
 from holdfast.core.draft import Draft
-from holdfast.core.made_from import PROGRAM, changed_fields, tier_changes
+from holdfast.core.made_from import changed_fields, leaves_for, tier_changes
 from holdfast.core.observe.members import inherited
 from holdfast.core.status.columns import PROFILE_NOT_FOUND
 from holdfast.core.status.conditions import drop_condition, find_condition, set_condition
@@ -48,7 +48,8 @@ def find_pending(draft: Draft) -> list[Pending]:
         return [_missing_profile(draft)] if draft.status.suspended_at and not snapshot.grid else found
     created = current.state is not AttemptState.INTENDED
     goes_on = f"attempt {current.number} goes on with the values that it was started with"
-    names = [name for name in changed_fields(current, snapshot.job.spec) if name not in PROGRAM] if created else []
+    changed, leaves = changed_fields(current, snapshot.job.spec), leaves_for(current, snapshot.job.spec)
+    names = [name for name in changed if name not in leaves] if created else []
     if names:
         fields = ", ".join(f"spec.{name}" for name in names)
         found.append(Pending(NEXT, f"{fields}: {goes_on}; a change counts from the next attempt on"))

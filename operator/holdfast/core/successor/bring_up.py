@@ -18,7 +18,7 @@ from holdfast.core.attempt.pause import pause_reason
 from holdfast.core.attempt.placement import other_tier
 from holdfast.core.attempt.why_ended import End
 from holdfast.core.capacity.grid import may_get_pods
-from holdfast.core.made_from import other_program, tier_changes
+from holdfast.core.made_from import other_work, tier_changes
 from holdfast.core.observe.notices import Notice
 from holdfast.core.observe.pods import ContainerView, PodView
 from holdfast.core.observe.situation import Sight
@@ -66,7 +66,7 @@ def let_pass(turn: Turn) -> None:
 def is_unwanted(turn: Turn) -> bool:
     """True if the job must pause, its tier is not better any more, or it does not run what spec says."""
     draft, attempt, current = turn.draft, turn.attempt, turn.draft.status.current
-    if other_program(attempt, draft.snapshot.job.spec):
+    if other_work(attempt, draft.snapshot.job.spec):
         return True
     if current is None or (attempt.state is not AttemptState.INTENDED and pause_reason(draft)):
         return True

@@ -1,5 +1,6 @@
 """SettingsPending: which fields count from the next attempt on, and until when that is said."""
 
+import pytest
 from tests.support.decisions.snapshots import (
     SAME,
     at,
@@ -44,6 +45,15 @@ def test_the_fields_that_count_from_the_next_attempt_on_are_named_once():
     assert [event.reason for event in decision.events] == ["SettingsPending"]
     again = settled(snapshot(job(decision.status, **EDITED), pod(), reports=[stepped()]))
     assert again.events == ()
+
+
+@pytest.mark.parametrize(("fenced", "is_pending"), [(False, True), (True, False)])
+def test_a_goal_is_pending_while_nothing_of_the_program_is_saved(fenced, is_pending):
+    """Breaks if nobody is told that a program that cannot save goes on with the goal that it has."""
+    runs = attempt(fenced=fenced, first_step=500, made_from=made_from(job().spec))
+    found = settled(snapshot(job(status(runs), goal={"steps": 7}), pod())).status
+    assert (pending(found) is not None) is is_pending
+    assert is_pending is ("spec.goal.steps: attempt 1 goes on" in (pending(found) or ""))
 
 
 def test_nothing_is_pending_once_the_edit_is_taken_back():
