@@ -131,7 +131,7 @@ class Best(Model):
 
 
 class Keep(Model):
-    """Which checkpoints are kept. A checkpoint is kept if at least one of the fields keeps it."""
+    """Which checkpoints are kept, and whether logs are. A checkpoint is kept if last, every or best keeps it."""
 
     last: Annotated[Count, Field(ge=1, le=1000)] = 3
     """How many of the newest verified checkpoints are kept."""
@@ -139,6 +139,9 @@ class Keep(Model):
     """Keep one checkpoint per period of this length forever, such as 24h. Default: none."""
     best: Best | None = None
     """Also keep the best checkpoints by a metric. Default: none."""
+    logs: Flag = True
+    """Keep the last 16 MiB that each pod writes to its log beside the checkpoints, compressed: holdfast logs shows them
+    when the pod is gone. Everybody who may read the checkpoints may read them."""
 
 
 def _shorter_than_every(checkpoint: "Checkpoint") -> bool:

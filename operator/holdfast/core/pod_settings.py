@@ -80,7 +80,7 @@ def _every(checkpoint: Checkpoint, life: float) -> settings.Every:
 
 def _keep(checkpoint: Checkpoint) -> settings.Keep:
     keep, best = checkpoint.keep, checkpoint.keep.best
-    found = settings.Keep(last=keep.last, every=_seconds(keep.every))
+    found = settings.Keep(last=keep.last, every=_seconds(keep.every), logs=keep.logs)
     return replace(found, best=best.count, metric=best.metric, mode=best.mode) if best else found
 
 

@@ -40,13 +40,17 @@ class Every:
 
 @dataclass(frozen=True)
 class Keep:
-    """Which checkpoints are kept: the newest `last`, one for each `every`, and the best `best` by `metric`."""
+    """Which checkpoints are kept: the newest `last`, one for each `every`, and the best `best` by `metric`.
+
+    `logs`: what the pod writes is kept too.
+    """
 
     last: int = kind.whole(3, least=1)
     every: float | None = kind.seconds(above=0)
     best: int = kind.whole(0)
     metric: str | None = kind.text()
     mode: Literal["Min", "Max"] = kind.choice("Min", "Max")
+    logs: bool = kind.flag()
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,11 @@ def shown_lines(output: bytes) -> dict[str, list[bytes]]:
     return found
 
 
+def texts(output: bytes) -> list[bytes]:
+    """The lines without their times."""
+    return [line.partition(b" ")[2] for line in output.splitlines()]
+
+
 def written_lines(folder: Path) -> dict[str, list[bytes]]:
     """The lines that the writers wrote, by rank and attempt."""
     return {file.name: file.read_bytes().splitlines() for file in folder.iterdir()}
@@ -143,9 +148,14 @@ def test_three_attempts_of_four_ranks_are_followed_byte_for_byte(  # noqa: PLR09
     assert logs(cluster, namespace, "--rank", "7").returncode == ExitCode.USAGE
     assert b"has no attempt 9" in logs(cluster, namespace, "--attempt", "9").stderr
 
+    # What the storage has once no pod is there any more, although pods worked for several attempts.
+    cluster.kubectl("delete", "pods", "--all", "-n", namespace)
+    assert shown_lines(logs(cluster, namespace, "--rank", "all").stdout) == shown
+    assert shown_lines(logs(cluster, namespace, "--rank", "2", "--attempt", "2").stdout) == {"2-2": shown["2-2"]}
 
-# Breaks if a job that waits gives an error in place of a reason, if a failed job counts as a good end, or if logs that
-# were deleted are passed over in silence.
+
+# Breaks if a job that waits gives an error in place of a reason, if a failed job counts as a good end, if the log of a
+# pod that is gone is not shown, or if a person who may not read it is not told.
 def test_a_job_that_waits_and_then_fails(
     cluster: Cluster, namespace: str, operator: OperatorProcess, calm_pool: Pool
 ) -> None:
@@ -169,10 +179,22 @@ def test_a_job_that_waits_and_then_fails(
     first = int(numbers[0])
     delete(cluster, f"pod/job-{first}-0", namespace)
     wait_for(lambda: waits.pod(first) is None, 30, "the pod of the first attempt to be gone")
-    said = logs(cluster, namespace)
+    said = logs(cluster, namespace, "--grep", "o", "--timestamps")
+    lines = [line.partition(b" ") for line in said.stdout.splitlines()]
+    assert [text for _, _, text in lines if text.startswith((b"words", b"no end"))] == words
+    assert [at for at, _, _ in lines] == sorted(at for at, _, _ in lines)
+    kept = logs(cluster, namespace, "--attempt", str(first))
+    assert kept.returncode == ExitCode.OK
+    assert kept.stdout.splitlines()[-2:] == words[:2]
+    assert logs(cluster, namespace, "--attempt", str(first), "--tail", "1").stdout == b"no end\n"
+
+    viewers = viewer(cluster, namespace)
+    said = subprocess.run(command(viewers, namespace), check=False, capture_output=True, timeout=300)
+    assert "may be kept beside the checkpoints, but: you may not read the job's keys" in said.stderr.decode()
     assert f"not there any more: the log of attempt {first};" in said.stderr.decode()
-    assert b"words of " + numbers[1] in said.stdout
-    gone = logs(cluster, namespace, "--attempt", str(first))
+    assert words[0] not in said.stdout
+    assert words[2] in said.stdout
+    gone = subprocess.run(command(viewers, namespace, "--attempt", str(first)), check=False, capture_output=True)
     assert gone.returncode == ExitCode.NOT_FOUND
 
 
@@ -203,7 +225,8 @@ def test_a_move_of_a_job_with_one_node_is_followed(
     assert b"attempt 2 on cpu" in notes
     whole = logs(cluster, namespace, "--timestamps").stdout
     assert b"total 45150\n" in whole
-    assert out.read_bytes().endswith(whole), "pods that ended stay, but not for ever: logs of attempt 1 may be gone"
+    # A pod that is gone has noted its own times.
+    assert texts(out.read_bytes()) == texts(whole)
     steps = [int(found) for found in re.findall(rb"^\S+ step (\d+) loss", out.read_bytes(), re.MULTILINE)]
     assert steps == list(range(1, 301)), "each attempt goes on where the one before it has saved"
 

@@ -68,7 +68,7 @@ def test_good_manifests_are_accepted_and_filled_in(server: Server, namespace: st
     assert spec["trainer"]["acceleratorsPerNode"] == 1
     assert spec["checkpoint"]["every"] == "10m"
     assert spec["checkpoint"]["gracePeriod"] == "1m40s"
-    assert spec["checkpoint"]["keep"] == {"last": 3}
+    assert spec["checkpoint"]["keep"] == {"last": 3, "logs": True}
     assert spec["checkpoint"]["storage"]["s3"]["region"] == "us-east-1"
     limits = {"maxFailures": 3, "maxFruitless": 20, "window": "1d"}
     actions = {"nonFinite": "Rollback", "slowRanks": {"action": "Tell", "window": "5m"}, "stallTimeout": "Auto"}

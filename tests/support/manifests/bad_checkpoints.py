@@ -316,6 +316,14 @@ BAD_CHECKPOINTS: Final[tuple[Bad, ...]] = (
         "at least 1",
     ),
     Bad(
+        "keep-logs",
+        {f"{_CHECKPOINT}/keep": {"logs": "16Mi"}},
+        "spec.checkpoint.keep.logs",
+        "16Mi",
+        "must be of type boolean",
+        "true or false",
+    ),
+    Bad(
         "keep-none",
         {f"{_CHECKPOINT}/keep": {"last": 0}},
         "spec.checkpoint.keep.last",

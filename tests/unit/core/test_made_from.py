@@ -41,7 +41,7 @@ EDITS: dict[str, list[tuple[Any, bool]]] = {
     "checkpoint.every": [("500 steps", True), ("auto", True), ("600s", False)],
     "checkpoint.maxLostWork": [("20m", True)],
     "checkpoint.uploadRate": [("300M", True)],
-    "checkpoint.keep": [({"last": 7}, True), ({"last": 3}, False)],
+    "checkpoint.keep": [({"last": 7}, True), ({"last": 3, "logs": True}, False), ({"logs": False}, True)],
     "checkpoint.gracePeriod": [("200s", True), ("1m40s", False)],
     "checkpoint.resume": [("Never", True), ({"from": "s3://b/p", "only": ["model"]}, True), ("Auto", False)],
     "goal.steps": [(7, True)],

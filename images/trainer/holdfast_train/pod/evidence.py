@@ -14,7 +14,6 @@ from typing import Any, Final
 from holdfast_train.environment import Environment
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.format.sealed_json import decoded_json
-from holdfast_train.say import say
 from holdfast_train.storage.base import Storage, join_uri
 from holdfast_train.storage.opening import open_retrying
 
@@ -77,7 +76,7 @@ def main() -> int:
         with storage.within(PATIENCE):
             sys.stdout.write(join_uri(storage.uri, keep(storage, document)) + "\n")
     except HoldfastTrainError as error:
-        say(f"the evidence is not kept: {error}")
+        sys.stderr.write(f"{error}\n")
         return 1
     return 0
 

@@ -101,13 +101,15 @@ class Job:
 
         With `follow` it goes on, over moves too, until the job is over. `rank` is that of a node, or several as in
         "0-3,8" or "all": then each line begins with its rank. `say` is called with words about the log, such as what
-        the job waits for. The log is read while lines are asked for.
+        the job waits for. The log is read while lines are asked for. What pods wrote that are gone comes from the
+        storage.
         """
 
         async def work(put: Callable[[str], None]) -> None:
             async def show(client: Client, job: TrainingJob) -> None:
                 choice = Choice(ranks_of(job, str(rank)), attempt)
-                await show_logs(client, job, choice, LineSink(choice.ranks, put, say or SILENT), follow=follow)
+                sink = LineSink(choice.ranks, put, say or SILENT)
+                await show_logs(client, job, choice, sink, self._where, follow=follow)
 
             await self._with(show)
 

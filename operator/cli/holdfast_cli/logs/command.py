@@ -14,6 +14,8 @@ from holdfast_cli.logs import chosen
 from holdfast_cli.logs.chosen import ALL, Choice
 from holdfast_cli.logs.screen import Screen
 from holdfast_cli.logs.showing import show_logs
+from holdfast_cli.storage.address import Where
+from holdfast_cli.storage.options import Endpoint
 from holdfast_cli.terminal.interruptible import interruptible
 from holdfast_cli.terminal.parsing import duration
 
@@ -32,6 +34,7 @@ def logs(
     ] = None,
     grep: Annotated[str, typer.Option(help="Only lines that have this text.", show_default=False)] = "",
     timestamps: Annotated[bool, typer.Option("--timestamps", help="When each line was written, in UTC.")] = False,
+    endpoint: Endpoint = None,
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
@@ -39,7 +42,8 @@ def logs(
 
     The attempts come one after the other, the oldest first, with a heading before each. Lines of several ranks begin
     with their rank. Standard output has nothing but these lines; headings and notes are on standard error. Of a line
-    that a program rewrites, such as a progress bar, the last state is shown.
+    that a program rewrites, such as a progress bar, the last state is shown. Logs of pods that are gone come from the
+    storage of the job.
 
     With --follow the exit code is 0 if the job is completed, and 1 if it failed. On a terminal the state of the job
     stands below the lines.
@@ -60,7 +64,8 @@ def logs(
             found = await job_api.get_job(client, target.resolved_namespace(), job)
             choice = Choice(chosen.ranks_of(found, rank), number, seconds, tail, grep.encode())
             with Screen(choice.ranks, timestamps=timestamps, grep=choice.grep, follow=follow) as screen:
-                return await show_logs(client, found, choice, screen, follow=follow)
+                where = Where(job, found.metadata.namespace, endpoint=endpoint)
+                return await show_logs(client, found, choice, screen, where, follow=follow)
 
     with interruptible():
         code = asyncio.run(run())

@@ -53,7 +53,7 @@ class Follower:
     async def _follow(self, rank: Rank) -> None:
         """Show the logs of one rank, the rest of the newest opened one first."""
         while True:
-            if rank.log is not None and not rank.done:
+            if isinstance(rank.log, PodLog) and not rank.done:
                 await self._to_its_end(rank, rank.log)
                 rank.done = True
             pods = pods_of(self._view.pods, rank.rank, self._choice.attempt)

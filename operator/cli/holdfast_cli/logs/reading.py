@@ -10,7 +10,8 @@ from holdfast.runtime.apiserver.client import Client
 from holdfast.runtime.errors import ApiError
 from holdfast_cli.logs.chosen import Choice, pods_of
 from holdfast_cli.logs.entries import Entry, Labels
-from holdfast_cli.logs.lines import Line
+from holdfast_cli.logs.kept import KEEPS, KeptLogs, KeptPodLog, UnreadableError, is_gone
+from holdfast_cli.logs.lines import Line, Position
 from holdfast_cli.logs.pod_log import PodLog
 from holdfast_cli.logs.sink import Sink
 
@@ -20,12 +21,13 @@ REFUSED = (401, 403)
 class Rank:
     """The logs of one rank: its pods in order, and how far they were read."""
 
-    def __init__(self, client: Client, rank: int, choice: Choice, screen: Sink) -> None:
+    def __init__(self, client: Client, kept: KeptLogs, rank: int, choice: Choice, screen: Sink) -> None:
         self.rank = rank
-        self.log: PodLog | None = None
+        self.log: PodLog | KeptPodLog | None = None
         self.done = True  # there is no more to come from `log`
         self.beyond = False  # it has come to an attempt after the one that is asked for
         self._client = client
+        self._kept = kept
         self._choice = choice
         self._labels = Labels(rank)
         self._screen = screen
@@ -36,34 +38,51 @@ class Rank:
         """The attempt that created the newest pod that was opened; 0 before the first one."""
         return self.log.pod.attempt if self.log else 0
 
-    def open(self, pod: PodView) -> PodLog:
-        """Begin with the log of the next pod."""
+    def open(self, pod: PodView, kept: KeptPodLog | None = None) -> PodLog | KeptPodLog:
+        """Begin with the log of the next pod, or with what is kept of it."""
         choice = self._choice
         # The line that says for which attempt a pod of several nodes works must be read: its log is cut here.
         tail = None if pod.outlives or choice.grep or choice.attempt else choice.tail
-        self._from = oldest(choice.since, datetime.now(UTC)) if pod.outlives else b""
+        self._from = oldest(choice.since, datetime.now(UTC)) if pod.outlives or kept else b""
         self._labels.begin(pod)
         self._screen.places.setdefault(pod.attempt, pod)
         self.done = False
-        self.log = PodLog(self._client, pod, since=None if pod.outlives else choice.since, tail=tail)
+        self.log = kept or PodLog(self._client, pod, since=None if pod.outlives else choice.since, tail=tail)
         return self.log
 
     async def there(self, pods: Sequence[PodView], job: TrainingJob) -> AsyncGenerator[Entry, None]:
         """The entries of the logs that are there now. Logs that cannot be read are said, and left out."""
         newest = job.status.attempt
         for pod in pods_of(pods, self.rank, self._choice.attempt):
-            log = self.open(pod)
-            try:
-                async for entry in self._entries(log.read(), lambda: newest):
+            kept = await self._kept.of(pod) if is_gone(pod) else None
+            if kept is None:
+                log = self.open(pod)
+                try:
+                    async for entry in self._entries(log.read(), lambda: newest):
+                        yield entry
+                except ApiError as error:
+                    if error.status in REFUSED:
+                        raise
+                    self.say_unreadable(error)
+                    if log.position == Position():
+                        kept = await self._kept.of(pod)
+            if kept is not None:
+                async for entry in self._of_kept(kept, newest):
                     yield entry
-            except ApiError as error:
-                if error.status in REFUSED:
-                    raise
-                self.say_unreadable(error)
             if pod.ended:
                 self.done = True
                 for entry in self.rest(newest):
                     yield entry
+
+    async def _of_kept(self, log: KeptPodLog, newest: int) -> AsyncGenerator[Entry, None]:
+        self.open(log.pod, log)
+        try:
+            async for entry in self._entries(log.read(), lambda: newest):
+                yield entry
+        except UnreadableError as error:
+            self.say_unreadable(error)
+        if log.is_cut:
+            self._screen.say(f"of the log of pod {log.pod.name}, the last {KEEPS} were kept")
 
     async def lines(self, log: PodLog, newest: Callable[[], int], *, last: bool) -> AsyncGenerator[Entry, None]:
         """The entries that come next in a log, until the answer ends. `last`: no more of them are to come."""
@@ -84,13 +103,12 @@ class Rank:
         found = [self._labels.entry(line, newest) for line in self.log.rest()] if self.log and not self.beyond else []
         return [entry for entry in found if self._choice.has(entry.attempt)]
 
-    def say_unreadable(self, error: ApiError) -> None:
+    def say_unreadable(self, error: ApiError | UnreadableError) -> None:
         """Say that lines of the log may be missing."""
         assert self.log is not None
         pod = self.log.pod
-        self._screen.say(
-            f"the log of pod {pod.name} on node {pod.node} cannot be read, lines may be missing: {error.message}"
-        )
+        which = f"{pod.name} on node {pod.node}" if pod.node else pod.name
+        self._screen.say(f"the log of pod {which} cannot be read, lines may be missing: {error.message}")
 
 
 def oldest(since: int | None, now: datetime) -> bytes:

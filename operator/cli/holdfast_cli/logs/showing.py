@@ -12,34 +12,54 @@ from holdfast_cli.logs import chosen
 from holdfast_cli.logs.chosen import Choice
 from holdfast_cli.logs.entries import merged
 from holdfast_cli.logs.following import Follower
+from holdfast_cli.logs.kept import KeptLogs
 from holdfast_cli.logs.reading import Rank, ends
 from holdfast_cli.logs.sink import Sink
+from holdfast_cli.storage.address import Where
 
 
-async def show_logs(client: Client, job: TrainingJob, choice: Choice, screen: Sink, *, follow: bool) -> ExitCode:
+async def show_logs(
+    client: Client, job: TrainingJob, choice: Choice, screen: Sink, where: Where, *, follow: bool
+) -> ExitCode:
     """Show what is chosen. With `follow` go on until the job is over; the exit code is the job's.
+
+    `where` says how the storage is reached, which has logs of pods that are gone.
 
     Raises CliError if the attempt that is asked for has no log, or the job is deleted; ApiError.
     """
     screen.job = job
+    kept = KeptLogs(client, job, where, screen.say)
+    ranks = [Rank(client, kept, one, choice, screen) for one in choice.ranks]
     if choice.attempt is not None:
         chosen.refuse_attempt(job, choice.attempt, to_come=follow)
     if not follow:
         pods = (await members.read_pods(client, job)).views
-        if not await _show([Rank(client, one, choice, screen) for one in choice.ranks], job, pods, choice, screen):
+        if not await _show(ranks, job, await _with_gone(kept, job, pods, choice), choice, screen):
             screen.say(waiting_words(job))
         return ExitCode.OK
     view = LiveJob(client, job)
     async with view.running():
         screen.job = view.job
-        opened = [Rank(client, one, choice, screen) for one in choice.ranks]
-        await _show(opened, view.job, list(view.pods), choice, screen)
-        return await Follower(view, opened, choice, screen).run()
+        pods = await _with_gone(kept, view.job, list(view.pods), choice)
+        await _show(ranks, view.job, pods, choice, screen)
+        return await Follower(view, ranks, choice, screen).run()
+
+
+async def _with_gone(kept: KeptLogs, job: TrainingJob, pods: list[PodView], choice: Choice) -> list[PodView]:
+    """The pods, and those that are gone whose logs are kept, if logs that are asked for are not in the cluster."""
+    gone = _missing(job, pods, choice)
+    asked = gone if choice.attempt is None else {choice.attempt} & gone
+    return [*pods, *await kept.gone(pods)] if asked else pods
+
+
+def _missing(job: TrainingJob, pods: Sequence[PodView], choice: Choice) -> set[int]:
+    """The attempts that ran, and of which no log of a chosen rank is there."""
+    return {number for rank in choice.ranks for number in chosen.missing_attempts(job, pods, rank)}
 
 
 async def _show(ranks: Sequence[Rank], job: TrainingJob, pods: Sequence[PodView], choice: Choice, screen: Sink) -> bool:
     """Show what is there. False if no pod has a log yet. Raises CliError if the attempt that is asked for has none."""
-    gone = sorted({number for rank in ranks for number in chosen.missing_attempts(job, pods, rank.rank)})
+    gone = sorted(_missing(job, pods, choice))
     if choice.attempt in gone:
         raise CliError(chosen.missing_words([choice.attempt]), code=ExitCode.NOT_FOUND)
     if gone and choice.attempt is None:

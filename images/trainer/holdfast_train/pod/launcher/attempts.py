@@ -34,7 +34,7 @@ from .left_ranks import LeftRanks
 from .member import Member, attempt_variables, read_member, why_refused
 from .member_call import TIMEOUT, MemberCall
 from .process_tree import adopt_orphans, collect, end_descendants
-from .program import MISCONFIGURED, KeptProcess, Program, Starter, refusal
+from .program import MISCONFIGURED, KeptProcess, Log, Program, Starter, refusal
 from .progress.relay import progress, same_in_each_attempt
 from .timings import USUAL, Timings
 from .verdict import End, classify
@@ -50,7 +50,7 @@ HOOK = Path(__file__).resolve().parents[1]  # the file of the launcher, which ha
 FINAL = ("completed", "misconfigured", "fenced")  # outcomes after which no other attempt in this pod makes sense
 
 
-def run_attempts(command: Sequence[str], environment: dict[str, str], grace: float) -> Verdict:
+def run_attempts(command: Sequence[str], environment: dict[str, str], grace: float, log: Log | None = None) -> Verdict:
     """Run the command once for each attempt that the operator orders. The verdict on the last one."""
     if why := why_refused(command, environment):
         return classify(refusal(MISCONFIGURED, "OptionRefused", why))
@@ -68,7 +68,7 @@ def run_attempts(command: Sequence[str], environment: dict[str, str], grace: flo
     ):
         if kept is not None:
             environment[variables.KEEPER] = kept.address
-        return _Attempts(command, environment, grace, member, kept, starter=starter, process=process).run()
+        return _Attempts(command, environment, grace, member, kept, starter=starter, process=process, log=log).run()
 
 
 class HeldPort:
@@ -118,8 +118,10 @@ class _Attempts:
         *,
         starter: Starter,
         process: KeptProcess | None = None,
+        log: Log | None = None,
         timings: Timings = USUAL,
     ) -> None:
+        self._log = log
         self._kept = kept
         self._timings = timings
         self._starter = starter
@@ -227,7 +229,9 @@ class _Attempts:
             verdict_folder(self._variables(order)) as folder,
             progress(self._variables(order, folder), folder) as (environment, listeners),
         ):
-            program = Program(self._command, environment, self._grace, self._starter, listeners, kept=self._process)
+            program = Program(
+                self._command, environment, self._grace, self._starter, listeners, kept=self._process, log=self._log
+            )
             program.listen()
             if self._signal is not None:
                 return self._left(), False

@@ -5,7 +5,10 @@ The init container copies it beside the launcher. It needs Python 3.11.
 
 from __future__ import annotations
 
+import importlib.util
+import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 LIBRARY = "library"  # the folder with the library beside the launcher, if the program does not need to have it
@@ -17,5 +20,46 @@ def library_command(module: str, *arguments: str) -> list[str]:
 
     -P: a file of the program may be named as a module of Python.
     """
-    folder = str(Path(sys.argv[0]).resolve().parent / LIBRARY)
-    return [sys.executable, "-P", "-c", _START.format(module), folder, *arguments]
+    return [sys.executable, "-P", "-c", _START.format(module), str(_copied()), *arguments]
+
+
+def ask_library(
+    module: str,
+    given: bytes,
+    python: str,
+    environment: Mapping[str, str],
+    *,
+    seconds: float,
+    on_start: Callable[[subprocess.Popen[bytes]], None] = lambda _: None,
+) -> str:
+    """What `main` of a module of the library prints for `given`, which it gets on its standard input.
+
+    `python`: of a rank of the program that has the library; "" if there is none. Then the copy beside the launcher is
+    taken, or the library of the launcher's own Python. OSError, in words, if there is none of them, or if it fails.
+    """
+    if python:
+        command = [python, "-P", "-m", module]
+    elif _copied().is_dir():
+        command = library_command(module)
+    elif importlib.util.find_spec("holdfast_train") is not None:
+        command = [sys.executable, "-P", "-m", module]
+    else:
+        raise OSError("python3 of the image does not have holdfast_train")
+    if seconds <= 0:
+        raise OSError("no time is left")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        on_start(process)
+        try:
+            told, why = process.communicate(given, seconds)
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            raise OSError(f"the storage took more than {seconds:.0f} s") from error
+    # Not by its exit code: the launcher collects all processes that end, so this one may be collected already.
+    if not told:
+        raise OSError(why.decode("utf-8", "replace").strip().rpartition("\n")[2] or "its process ended without a word")
+    return told.decode("utf-8", "replace").strip()
+
+
+def _copied() -> Path:
+    return Path(sys.argv[0]).resolve().parent / LIBRARY

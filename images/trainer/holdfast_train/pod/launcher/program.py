@@ -138,6 +138,20 @@ class Beside:
         return contextlib.nullcontext()
 
 
+class Log:
+    """The log of this container, which is told of programs: here it is not kept. `kept_log.KeptLog` keeps it."""
+
+    def begins(self, folder: str | None) -> None:
+        """A program starts, whose ranks write their verdicts into `folder`."""
+
+    def ends(self, ranks: Sequence[RankVerdict], deadline: float) -> None:
+        """It has ended with these verdicts, and its folder may go. `deadline`: of this pod, by time.monotonic()."""
+
+    def processes(self) -> tuple[int, ...]:
+        """The process that stores the log, a child of the launcher, while there is one."""
+        return ()
+
+
 class Program:
     """Runs one command to its end. `signalled_at` is set when SIGTERM or SIGINT came.
 
@@ -155,11 +169,13 @@ class Program:
         listeners: tuple[OnData | None, OnData | None] = (None, None),
         *,
         kept: KeptProcess | None = None,
+        log: Log | None = None,
     ) -> None:
         """`listeners` get what the program prints to its standard output, and to its standard error."""
         self._command = list(command)
         self._starter, self._listeners = starter or Starter(), listeners
         self._kept = kept or KeptProcess()
+        self._log = log or Log()
         self._grace = grace
         self._environment = environment
         self.beside = Beside()
@@ -243,6 +259,7 @@ class Program:
             self._leave_now = Path(verdict_folder) / LEAVE_NOW
             self._leave_now.unlink(missing_ok=True)  # an earlier launcher may have left it in a shared folder
         self.listen()
+        self._log.begins(verdict_folder)
         killed = killed_processes() - self._starter.oom_kills
         with self._ending:  # an order to regroup comes before the start, or finds what it has to end
             if self.ordered_at is not None:
@@ -279,6 +296,7 @@ class Program:
         lines = last_lines(read(err, DRAIN_SECONDS), read(out, DRAIN_SECONDS))
         by_code, by_signal = (code, None) if code >= 0 else (None, -code)
         ranks = read_rank_verdicts(verdict_folder)
+        self._log.ends(ranks, self._deadline)
         return End(
             by_code,
             by_signal,
@@ -320,7 +338,7 @@ class Program:
 
     def others(self) -> list[int]:
         """Children of the launcher that belong to no program."""
-        return [*self._starter.processes(), *self.beside.processes()]
+        return [*self._starter.processes(), *self.beside.processes(), *self._log.processes()]
 
     @property
     def pid(self) -> int:

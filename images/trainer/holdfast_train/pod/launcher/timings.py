@@ -21,6 +21,7 @@ class Timings:
     spare_look: float = 0.5  # between two looks at the program, the memory and the spare
     rank_answer: float = 3.0  # for all ranks of a training that hangs to answer,
     rank_stacks: float = 3.0  # and for one to write its stacks on a signal
+    log_pause: float = 600.0  # between two times that the log is stored beside the program
     mlflow: float = 10.0  # for all answers of a server of MLflow together: the program waits for them
     mlflow_pause: float = 1.0  # before a request is sent once more
 
