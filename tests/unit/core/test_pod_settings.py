@@ -28,7 +28,7 @@ def test_of_a_job_that_sets_little() -> None:
         checkpoint_uri="s3://runs/vision/vit",
         checkpoint_region="us-east-1",
         every=Every(seconds=600.0, mean_time_between_interruptions=7200.0),
-        keep=Keep(3),
+        keep=Keep(3, logs=True),
         non_finite="Rollback",
         slow_window=300.0,
         stall=Stall(),
@@ -37,7 +37,7 @@ def test_of_a_job_that_sets_little() -> None:
 
 STORAGE = {"s3": {"bucket": "runs", "prefix": "p", "endpoint": "https://s3.test", "credentialsSecret": "keys"}}
 GANG = {"image": "registry.example/train:1", "command": ["x"], "nodes": 4}
-KEEP = {"last": 2, "every": "24h", "best": {"count": 3, "metric": "eval/accuracy", "mode": "Max"}}
+KEEP = {"last": 2, "every": "24h", "logs": False, "best": {"count": 3, "metric": "eval/accuracy", "mode": "Max"}}
 
 
 def test_checkpoints() -> None:
