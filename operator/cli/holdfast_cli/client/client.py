@@ -22,7 +22,7 @@ from holdfast_cli.run.submit import Again
 from holdfast_cli.run.training import begin
 from holdfast_cli.run.wanted import Wanted, layered
 from holdfast_cli.storage.address import Where
-from holdfast_cli.terminal.console import console
+from holdfast_cli.terminal.console import plain_console
 
 Jobs = list[Job]
 Word = str | int | float | PathLike[str]
@@ -97,7 +97,7 @@ class Client:
                 raise CliError(f"a job {name} exists", code=ExitCode.USAGE, hint=hint)
             return decided
 
-        told, endpoint = console(_Lines(say or SILENT)), self._where.endpoint
+        told, endpoint = plain_console(_Lines(say or SILENT)), self._where.endpoint
         begun = call_blocking(
             lambda: begin(self._target, folder, said, words, told, again=decide, endpoint=endpoint),
         )

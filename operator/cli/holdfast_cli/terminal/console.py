@@ -42,6 +42,16 @@ def console(stream: TextIO | None = None, *, wide: bool = False) -> Console:
     return SafeConsole(file=stream, width=WIDE if wide else plain_width, highlight=False)
 
 
+def plain_console(stream: TextIO) -> Console:
+    """A console for lines that a program reads: no colours and no live screens, in a notebook either.
+
+    A kernel of Jupyter asks for colours by FORCE_COLOR; and rich would write into the output of the cell.
+    """
+    return SafeConsole(
+        file=stream, width=PLAIN_WIDTH, highlight=False, color_system=None, force_terminal=False, force_jupyter=False
+    )
+
+
 def error_console() -> Console:
     """The console for errors and notes."""
     return SafeConsole(stderr=True, soft_wrap=True, highlight=False)

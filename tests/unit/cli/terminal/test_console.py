@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
-from holdfast_cli.terminal.console import console
+from holdfast_cli.terminal.console import console, plain_console
 from holdfast_cli.terminal.fitted_table import Column, Fitting
 
 ONE = (Column("A"),)
@@ -29,6 +29,17 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
+
+
+# Breaks if a program in a notebook gets colours and spinners in place of lines: a kernel of Jupyter sets FORCE_COLOR.
+def test_lines_for_a_program_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    stream = io.StringIO()
+    plain = plain_console(stream)
+    plain.print(Text("x" * 100, style="red"))
+    with plain.status("reading ..."):
+        plain.print("y")
+    assert stream.getvalue() == "x" * 100 + "\ny\n"
 
 
 # Breaks if a pipe gets escape sequences, or if NO_COLOR does not switch them off on a terminal.
