@@ -72,12 +72,12 @@ class Client:
 
         `command` is the program and its arguments; "train.py" means python3 train.py. It can also be a function
         with its arguments, which are texts and numbers. A function of a module in `dir` is imported in the pod.
-        One of a notebook is sent as its source, with the imports of what it uses. `again` says what happens to
-        a job of the same name: "continue" goes on with its training, "new" deletes it and begins a new one.
-        `say` is called with each line about what is sent. The other arguments are named as in a holdfast.toml:
-        `name`, `image`, `profile`, `nodes`, `gpus`, `cpu`, `memory`, `deadline`, `budget`, `every`, `steps`,
-        `folder`, `storage`, `env`, `secrets`, `data`, `progress`, `exclude`, `deps`, `python`, `platform` and
-        `provided`. `storage` may also be s3://BUCKET/PREFIX.
+        One of a notebook is sent as its source, with the functions of the notebook that it uses, and the imports of
+        what they use. `again` says what happens to a job of the same name: "continue" goes on with its training,
+        "new" deletes it and begins a new one. `say` is called with each line about what is sent. The other
+        arguments are named as in a holdfast.toml: `name`, `image`, `profile`, `nodes`, `gpus`, `cpu`, `memory`,
+        `deadline`, `budget`, `every`, `steps`, `folder`, `storage`, `env`, `secrets`, `data`, `progress`, `exclude`,
+        `deps`, `python`, `platform` and `provided`. `storage` may also be s3://BUCKET/PREFIX.
         """
         said, folder = wanted_of(wanted), Path(dir).expanduser()
         if not folder.is_dir():

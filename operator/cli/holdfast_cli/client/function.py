@@ -66,24 +66,43 @@ def _import(function: Callable[..., Any], folder: Path) -> str:
 
 
 def _source(function: Callable[..., Any]) -> str:
-    """The source of a function, after imports of what it uses."""
+    """The sources of a function and of the notebook's functions that it uses, after imports of what they use."""
+    imports: dict[str, str] = {}
+    sources: list[str] = []
+    _gather(function, imports, sources, {function.__name__})
+    return "\n".join([*imports.values(), *sources])
+
+
+def _gather(function: Callable[..., Any], imports: dict[str, str], sources: list[str], seen: set[str]) -> None:
+    """Add to `imports`, by name, and to `sources` what a function uses, then its own source. Raises CliError.
+
+    `seen`: the functions that are in `sources`, or will be.
+    """
     name = function.__name__
     try:
         source = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError) as error:
         raise _refusal(name, "has no source that can be read") from error
     known = function.__globals__
-    used = sorted(set(_names(symtable.symtable(source, name, "exec"))) - {name})
-    imports, missing = [], []
-    for one in used:
-        line = _import_of(one, known[one]) if one in known else "" if hasattr(builtins, one) else None
-        if line is None:
+    missing = []
+    for one in sorted(set(_names(symtable.symtable(source, name, "exec")))):
+        if one in seen:
+            continue
+        if one in known and _is_of_notebook(one, known[one]):
+            seen.add(one)
+            _gather(known[one], imports, sources, seen)
+        elif one in known and (line := _import_of(one, known[one])):
+            imports[one] = line
+        elif one in known or not hasattr(builtins, one):
             missing.append(one)
-        elif line:
-            imports.append(line)
     if missing:
         raise _refusal(name, f"uses {', '.join(missing)}, which cannot be sent with it")
-    return "\n".join([*imports, source])
+    sources.append(source)
+
+
+def _is_of_notebook(name: str, value: object) -> bool:
+    """True if the value is a function that a cell defines under this name."""
+    return inspect.isfunction(value) and value.__module__ == _HERE and value.__qualname__ == name
 
 
 def _names(table: symtable.SymbolTable) -> Iterator[str]:

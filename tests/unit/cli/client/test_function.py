@@ -65,6 +65,30 @@ def test_a_function_of_a_notebook(tmp_path: Path) -> None:
     assert run(command_of_function(train, ("a",), tmp_path), tmp_path) == '["a/0", "a/1"] 3.14 2\n'
 
 
+# Breaks if a function of a notebook lacks another one that it uses: to decorate it, as a default, or in a circle.
+def test_functions_of_a_notebook_that_use_each_other(tmp_path: Path) -> None:
+    source = """
+        def twice(function):
+            @wraps(function)
+            def both(*arguments):
+                function(*arguments)
+                return function(*arguments)
+            return both
+
+        def even(number):
+            return number == 0 or odd(number - 1)
+
+        def odd(number):
+            return number != 0 and even(number - 1)
+
+        @twice
+        def train(number, check=odd):
+            print(number, check(number), even(number))
+    """
+    train = of_notebook(source, "train", tmp_path, wraps=functools.wraps)
+    assert run(command_of_function(train, (3,), tmp_path), tmp_path) == "3 True False\n" * 2
+
+
 # Breaks if a number of a library, or one that has no literal, is another one in the pod, or an error there.
 @pytest.mark.parametrize("number", [np.float64(0.1), np.float32(0.5), math.inf, -math.inf, True, 3, -1e-300])
 def test_numbers(tmp_path: Path, number: float) -> None:
@@ -81,6 +105,7 @@ def test_numbers(tmp_path: Path, number: float) -> None:
     [
         ("def train():\n    return model, helper()\n", "uses helper, model, which cannot be sent with it"),
         ("def train():\n    return lambda: never_defined\n", "uses never_defined, which cannot be sent with it"),
+        ("def other():\n    return model\ndef train():\n    other()\n", "other uses model, which cannot be sent"),
         ("def train(rate=RATE):\n    return rate\n", "uses RATE, which cannot be sent with it"),
         ("@cached\ndef train():\n    return 1\n", "uses cached, which cannot be sent with it"),
         ("class A:\n    def train(self): ...\ntrain = A().train\n", "train is not a function at the top level"),
