@@ -36,7 +36,8 @@ _ERRORS: Final = """\
 ## Errors
 
 Every error is a `HoldfastError`: its text is for people, and `exit_code` is the [exit code](exit-codes.md) with which a
-command ends for the same reason.
+command ends for the same reason. A note of the error says what to do. A notebook shows an error without the lines of
+libraries that led to it.
 
 | error | meaning |
 |---|---|

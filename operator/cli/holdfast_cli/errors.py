@@ -12,6 +12,8 @@ class CliError(HoldfastError):
         super().__init__(message)
         self.exit_code = code
         self.hint = hint
+        if hint:
+            self.add_note(f"hint: {hint}")
 
 
 def unreadable(file: object, error: OSError, *, hint: str = "") -> CliError:

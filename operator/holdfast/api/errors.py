@@ -3,6 +3,7 @@
 Every other room has its errors in its own errors.py, or beside the only code that raises them.
 """
 
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -29,6 +30,13 @@ class HoldfastError(Exception):
     """
 
     exit_code = ExitCode.FAILED
+
+    def _render_traceback_(self) -> list[str]:
+        """Called by a notebook: the lines of its own cells that led here, without those of libraries, and the error."""
+        frames = traceback.walk_tb(self.__traceback__)
+        own = traceback.StackSummary.extract(one for one in frames if one[0].f_globals.get("__name__") == "__main__")
+        cells = [f"line {frame.lineno}: {frame.line}" for frame in own]
+        return [*cells, f"{type(self).__name__}: {self}", *getattr(self, "__notes__", ())]
 
 
 class ScalarError(HoldfastError, ValueError):

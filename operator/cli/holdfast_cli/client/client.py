@@ -16,6 +16,7 @@ from holdfast_cli.cluster import job_api
 from holdfast_cli.cluster.connect import Target, connect
 from holdfast_cli.errors import CliError, ExitCode
 from holdfast_cli.jobs.watched import is_in
+from holdfast_cli.run.local_cluster import bring_up
 from holdfast_cli.run.plan import default_name
 from holdfast_cli.run.sources import known, storage_from
 from holdfast_cli.run.submit import Again
@@ -34,7 +35,8 @@ class Client:
 
     `namespace`: that of the current context if it is None. `kubeconfig`: a file, otherwise as kubectl finds it, or the
     service account of a pod. `endpoint`: the address under which the S3 server of checkpoints is reached from here, if
-    that is not the one of the pods.
+    that is not the one of the pods. `local`: the local cluster of this machine, as of `holdfast local up`; it is
+    started if it is not up, which takes minutes if its tools are not built yet.
 
     All calls block, nothing is printed but the bar of `Job.wait`, and each call can be made from any thread and in a
     notebook. What a call cannot do it raises as a `HoldfastError`.
@@ -46,8 +48,12 @@ class Client:
         kubeconfig: str | PathLike[str] | None = None,
         *,
         endpoint: str | None = None,
+        local: bool = False,
     ) -> None:
-        file = None if kubeconfig is None else Path(kubeconfig).expanduser()
+        if local and kubeconfig is not None:
+            raise CliError("kubeconfig and local=True name two clusters", code=ExitCode.USAGE, hint="give one of them")
+        chosen = call_blocking(lambda: bring_up(SILENT)) if local else kubeconfig
+        file = None if chosen is None else Path(chosen).expanduser()
         self._target = Target(file, Target(file, namespace).resolved_namespace())
         self._where = Where("", self._target.namespace, file, endpoint)
 

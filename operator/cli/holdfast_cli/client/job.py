@@ -99,10 +99,10 @@ class Job:
     ) -> Iterator[str]:
         """The lines that the program wrote, over all attempts or of one of them, without their ends.
 
-        With `follow` it goes on, over moves too, until the job is over. `rank` is that of a node, or several as in
-        "0-3,8" or "all": then each line begins with its rank. `say` is called with words about the log, such as what
-        the job waits for. The log is read while lines are asked for. What pods wrote that are gone comes from the
-        storage.
+        Logs of pods that are gone come from the storage of the job, as far as they are kept there. `say` is called with
+        words about the log, such as which attempts have none any more, or what the job waits for. With `follow` it goes
+        on, over moves too, until the job is over. `rank` is that of a node, or several as in "0-3,8" or "all": then
+        each line begins with its rank. The log is read while lines are asked for.
         """
 
         async def work(put: Callable[[str], None]) -> None:

@@ -11,7 +11,7 @@ GROUP: Final = "holdfast.local"
 NAME: Final = "cluster"
 
 
-def bring_up(say: Callable[[str], None]) -> Path:
+def bring_up(say: Callable[[str], object]) -> Path:
     """Start the local cluster, with Holdfast in it, unless it is up. Its kubeconfig. `say`: is told how far it is.
 
     CliError if it is not installed.

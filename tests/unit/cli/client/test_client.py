@@ -90,6 +90,23 @@ def test_the_command_of_a_run() -> None:
         command_of(())
 
 
+# Breaks if one of two clusters that a program names is silently left out.
+def test_a_kubeconfig_beside_the_local_cluster(tmp_path: Path) -> None:
+    with pytest.raises(CliError, match="kubeconfig and local=True name two clusters") as raised:
+        Client(kubeconfig=tmp_path / "config", local=True)
+    assert raised.value.exit_code is ExitCode.USAGE
+
+
+# Breaks if a notebook shows a screen of the client's own lines, or neither the cell's line nor what to do.
+def test_an_error_in_a_notebook() -> None:
+    with pytest.raises(CliError) as raised:
+        exec(compile("\n\ncommand_of(())", "cell", "exec"), {"__name__": "__main__", "command_of": command_of})
+    line, *told = raised.value._render_traceback_()
+    assert line.startswith("line 3:")
+    assert told == ['CliError: name the program and its arguments, such as Client.run("train.py")']
+    assert CliError("a", hint="b")._render_traceback_() == ["CliError: a", "hint: b"]
+
+
 # Breaks if an argument of a run means something different from the same word in holdfast.toml.
 def test_the_arguments_of_a_run() -> None:
     found = wanted_of({"gpus": 0, "env": {"A": "b"}, "storage": "s3://runs/team", "name": None})

@@ -128,6 +128,7 @@ def test_what_cannot_be_sent(tmp_path: Path, source: str, words: str) -> None:
         command_of_function(train, (), tmp_path)
     assert raised.value.exit_code == ExitCode.USAGE
     assert "put it into a file of the folder" in raised.value.hint
+    assert raised.value.__notes__ == [f"hint: {raised.value.hint}"]
 
 
 def test_a_module_of_another_folder(tmp_path: Path) -> None:
