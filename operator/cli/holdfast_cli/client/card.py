@@ -5,8 +5,11 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.api.objects import TrainingJob
+from holdfast.api.status import Phase
+from holdfast_cli.client.waiting import why
 from holdfast_cli.jobs import view
 from holdfast_cli.jobs.curve import columns, sentences, to_curve
+from holdfast_cli.jobs.state_line import interruptions
 from holdfast_cli.terminal import formats
 from holdfast_model.pages.template import Markup, Template
 from holdfast_train.series.history import History
@@ -33,13 +36,21 @@ def card(job: TrainingJob, history: History | None, now: datetime, note: str = "
         name=job.metadata.name,
         phase=phase.plain,
         kind=_COLOURS.get(str(phase.style).rpartition(" ")[2], "quiet"),
-        lead=view.what_next(job) if not status.is_over else status.reason or "",
-        figures=figures,
+        lead=_lead(job),
+        figures=[figure for figure in figures if figure[1] != formats.NOTHING],
         done=None if share is None else f"{share * 100:.1f}%",
         curve=_curve(history) if history else Markup(),
         note=note,
         moment=formats.moment(now),
     )
+
+
+def _lead(job: TrainingJob) -> str:
+    """What comes next, why it failed, or how often it lost a node."""
+    status = job.status
+    if status.phase is Phase.FAILED:
+        return why(job)
+    return view.what_next(job) if not status.is_over else interruptions(job)
 
 
 def _curve(history: History) -> Markup:

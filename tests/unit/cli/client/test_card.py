@@ -26,6 +26,17 @@ def test_the_figures_of_a_job() -> None:
     assert "polyline" not in shown.tags
 
 
+# Breaks if a job that is over does not say how it went, or has figures without a value.
+def test_a_job_that_is_over() -> None:
+    done = Read(card(running_job({"phase": "Completed", "restarts": {"interruptions": 1}}), None, NOW))
+    assert "1 interruption" in done.text
+    assert "ETA" not in done.text
+    told = {"type": "Failed", "status": "True", "reason": "TooManyFailures", "message": "exit code 7"}
+    told["lastTransitionTime"] = NOW.isoformat()
+    status = {"phase": "Failed", "reason": "TooManyFailures", "conditions": [told]}
+    assert "TooManyFailures: exit code 7" in Read(card(running_job(status), None, NOW)).text
+
+
 # Breaks if the curve leaves its picture, is upside down, or is as large as the history that it shows.
 def test_the_curve_of_a_job() -> None:
     html = card(a_job(), a_history(), NOW)
