@@ -2,9 +2,9 @@
 
     python -m scripts.docs_site [FOLDER]    write the site into FOLDER, build/docs-site by default
 
-Fails if a link leads to no page or to no heading. Pages are copied, so that two things can be changed in the copies: a
-README.md becomes the index of its folder, and a link to a file that is not a page leads to a page that shows the file.
-The navigation is docs/README.md: its headings and their lists.
+Fails if a link leads to no page or to no heading. Pages are copied, so that three things can be changed in the copies:
+a README.md becomes the index of its folder, a notebook becomes Markdown, and a link to a file that is not a page leads
+to a page that shows the file. The navigation is docs/README.md: its headings and their lists.
 """
 
 import json
@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from scripts.docs_site.notebook import markdown
+
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[1]
 BUILD: Final = ROOT / "build"
@@ -26,6 +28,7 @@ SHIM: Final = HERE / "iframe-worker.js"
 SHIM_ON_THE_WEB: Final = "https://unpkg.com/iframe-worker/shim"  # the generator's search from a folder asks for it
 INDEX: Final = "docs/README.md"
 BESIDE: Final = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "images/trainer/README.md")
+PAGES: Final = (".md", ".ipynb")
 PICTURES: Final = (".svg", ".png", ".jpg", ".html")
 LANGUAGES: Final = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml"}
 
@@ -44,7 +47,10 @@ class DocsError(Exception):
 
 def page_names(root: Path) -> list[str]:
     """The pages, as paths from the root of the repository."""
-    return [*BESIDE, *sorted(path.relative_to(root).as_posix() for path in (root / "docs").rglob("*.md"))]
+    return [
+        *BESIDE,
+        *sorted(path.relative_to(root).as_posix() for path in (root / "docs").rglob("*") if path.suffix in PAGES),
+    ]
 
 
 def copy_pages(root: Path, target: Path) -> None:
@@ -66,8 +72,8 @@ def copy_pages(root: Path, target: Path) -> None:
 
 
 def place(name: str) -> str:
-    """Where a page lies in the site: a README is the index of its folder."""
-    return re.sub(r"(^|/)README\.md$", r"\1index.md", name)
+    """Where a page lies in the site: a README is the index of its folder, and a notebook is a page as the others."""
+    return re.sub(r"(^|/)README\.md$", r"\1index.md", re.sub(r"\.ipynb$", ".md", name))
 
 
 def rewritten(root: Path, name: str, pages: set[str], shown: set[str]) -> str:
@@ -86,7 +92,7 @@ def rewritten(root: Path, name: str, pages: set[str], shown: set[str]) -> str:
             to, after = f"{to}.md", ")"
         return f"{before}{_relative(place(to), place(name))}{after}"
 
-    text = (root / name).read_text(encoding="utf-8")
+    text = markdown(root / name)
     parts, at = [], 0
     for fence in _FENCED.finditer(text):
         parts += [_LINK.sub(lead, text[at : fence.start()]), fence[0]]
@@ -114,7 +120,7 @@ def navigation(root: Path) -> list[dict[str, Any]]:
 
 def _entries(body: str) -> Iterator[dict[str, str]]:
     for title, link in _ITEM.findall(body):
-        yield {" ".join(title.split()): f"docs/{link}"}
+        yield {" ".join(title.split()): place(f"docs/{link}")}
 
 
 def settings(root: Path, pages: Path, site: Path) -> str:

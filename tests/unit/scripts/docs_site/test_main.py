@@ -1,5 +1,6 @@
 """The pages of the site are those of the repository, with links that lead to pages of the site."""
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -55,6 +56,17 @@ def test_a_dead_link_is_an_error(root: Path, link: str) -> None:
     (root / "docs/why.md").write_text(f"# W\n\n[x]({link})\n")
     with pytest.raises(site.DocsError, match=f"docs/why.md: the link {link} leads to no file"):
         made(root, "index.md")
+
+
+# Breaks if a notebook is not a page of the site, or its text, code or commands are not shown as what they are.
+def test_a_notebook_is_a_page(root: Path) -> None:
+    text = {"cell_type": "markdown", "source": ["# Note\n", "\n", "[up](../README.md)"]}
+    code = {"cell_type": "code", "source": "x = '[no](link.md)'\n!holdfast list\nx", "outputs": [{"text": "seen"}]}
+    (root / "docs/how-to/note.ipynb").write_text(json.dumps({"cells": [text, code]}))
+    (root / "docs/why.md").write_text("# W\n\n[note](how-to/note.ipynb#a)\n")
+    blocks = "```py\nx = '[no](link.md)'\n```\n\n```sh\nholdfast list\n```\n\n```py\nx\n```\n"
+    assert made(root, "docs/how-to/note.md") == f"# Note\n\n[up](../index.md)\n\n{blocks}"
+    assert "[note](how-to/note.md#a)" in made(root, "docs/why.md")
 
 
 # Breaks if a page of the index is not in the navigation, or a title breaks the settings.
