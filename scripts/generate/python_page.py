@@ -15,7 +15,8 @@ _HEAD: Final = """\
 # Python
 
 Run and follow trainings from a program or a notebook: `pip install holdfast-cli`, then `from holdfast import Client`.
-It does what the [commands](cli.md) do, with your own rights, and finds the cluster as they do.
+It does what the [commands](cli.md) do, with your own rights, and finds the cluster as they do. A first training from a
+notebook is [a tutorial](../tutorial/notebook.ipynb).
 
 ```py
 from holdfast import Client

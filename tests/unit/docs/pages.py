@@ -1,14 +1,16 @@
-"""The pages for people, and what is in them: headings, links, fenced blocks."""
+"""The pages for people, notebooks too, and what is in them: headings, links, fenced blocks."""
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from scripts.docs_site.notebook import markdown
+
 ROOT: Final = Path(__file__).resolve().parents[3]
 DOCS: Final = ROOT / "docs"
 KINDS: Final = {
-    "tutorial": "Tutorial",
+    "tutorial": "Tutorials",
     "how-to": "How-to guides",
     "runbooks": "Runbooks",
     "reference": "Reference",
@@ -18,6 +20,7 @@ PAGES: Final = sorted(
     {
         *ROOT.glob("*.md"),
         *DOCS.rglob("*.md"),
+        *DOCS.rglob("*.ipynb"),
         *(path for top in ("images", "operator", "tests/research") for path in (ROOT / top).rglob("*.md")),
     }
 )
@@ -50,14 +53,14 @@ def relative(path: Path) -> str:
 
 def blocks(page: Path, *languages: str) -> list[Block]:
     """The page's fenced blocks in these languages, in their order."""
-    text = page.read_text(encoding="utf-8")
+    text = markdown(page)
     found = [Block(page, text.count("\n", 0, at.start()) + 1, at[2], at[3]) for at in _FENCE.finditer(text)]
     return [block for block in found if block.language in languages]
 
 
 def prose(page: Path) -> str:
     """The page without its fenced blocks."""
-    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+    return _FENCE.sub("", markdown(page))
 
 
 def links(page: Path) -> list[str]:

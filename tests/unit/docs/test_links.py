@@ -9,7 +9,7 @@ from tests.unit.docs.pages import DOCS, KINDS, PAGES, ROOT, anchors, links, pros
 
 INDEX = DOCS / "README.md"
 _ITEM = re.compile(r"^- \[[^\]]+\]\(([^)]+)\): [^\n]+$", re.MULTILINE)
-_MENTION = re.compile(r"\bdocs/[\w/-]+\.(?:md|svg)\b")
+_MENTION = re.compile(r"\bdocs/[\w/-]+\.(?:md|ipynb|svg)\b")
 INVENTED = "tests/unit/scripts/docs_site/test_main.py"  # it writes small pages of its own
 TEXT = (".py", ".toml", ".yaml", ".yml", ".tpl", ".md", "Makefile", "Dockerfile")
 
@@ -31,9 +31,13 @@ def test_the_index_lists_each_page_once_under_its_kind() -> None:
     assert list(sections) == list(KINDS.values())
     for folder, kind in KINDS.items():
         listed = _ITEM.findall(sections[kind])
-        there = sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / folder).rglob("*.md"))
+        there = sorted(path.relative_to(DOCS).as_posix() for path in PAGES if path.is_relative_to(DOCS / folder))
         assert sorted(listed) == there, f"docs/README.md, section {kind}"
-    strays = [relative(path) for path in DOCS.rglob("*.md") if path.parent.name not in KINDS and path != INDEX]
+    strays = [
+        relative(path)
+        for path in PAGES
+        if path.is_relative_to(DOCS) and path.parent.name not in KINDS and path != INDEX
+    ]
     assert strays == []
 
 
