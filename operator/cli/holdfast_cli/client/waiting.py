@@ -65,7 +65,8 @@ def why(job: TrainingJob) -> str:
     status = job.status
     told = next((one for one in status.conditions if one.type == "Failed" and one.status == "True"), None)
     words = told.message if told and told.message else status.decision.message if status.decision else ""
-    return ": ".join(filter(None, (status.reason, words))) or "no reason is given"
+    named = "" if words.startswith(f"{status.reason}: ") else status.reason
+    return ": ".join(filter(None, (named, words))) or "no reason is given"
 
 
 async def wait_for(

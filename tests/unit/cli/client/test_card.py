@@ -31,10 +31,17 @@ def test_a_job_that_is_over() -> None:
     done = Read(card(running_job({"phase": "Completed", "restarts": {"interruptions": 1}}), None, NOW))
     assert "1 interruption" in done.text
     assert "ETA" not in done.text
-    told = {"type": "Failed", "status": "True", "reason": "TooManyFailures", "message": "exit code 7"}
+    told = {
+        "type": "Failed",
+        "status": "True",
+        "reason": "TooManyFailures",
+        "message": "TooManyFailures: exit 7 (4 failures)",
+    }
     told["lastTransitionTime"] = NOW.isoformat()
     status = {"phase": "Failed", "reason": "TooManyFailures", "conditions": [told]}
-    assert "TooManyFailures: exit code 7" in Read(card(running_job(status), None, NOW)).text
+    shown = Read(card(running_job(status), None, NOW)).text
+    assert shown.count("TooManyFailures: ") == 1
+    assert "exit 7 (4 failures)" in shown
 
 
 # Breaks if the curve leaves its picture, is upside down, or is as large as the history that it shows.
