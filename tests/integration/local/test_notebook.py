@@ -101,7 +101,7 @@ def test_the_cells_show_what_the_text_says(places: Path) -> None:
 
     assert f"holdfast: resumed from step {left} " in cells["resumed"].printed
     told = [int(number) for number in re.findall(r"^step (\d+): ", cells["resumed"].printed, re.MULTILINE)]
-    assert told in (list(range(50, GOAL + 1, 50)), list(range(-(-int(resumed) // 50) * 50, GOAL + 1, 50)))
+    assert told == list(range(50, GOAL + 1, 50)), "the log of attempt 1 is there, although its node is gone"
     assert f"step={GOAL}" in cells["checkpoint"].value
     found, true = re.findall(r"tensor\((.*)\)", cells["predict"].printed)
     assert eval(found) == pytest.approx(eval(true), abs=0.15)
