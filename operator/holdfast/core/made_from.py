@@ -90,6 +90,11 @@ def leaves_for(attempt: Attempt, spec: TrainingJobSpec) -> tuple[str, ...]:
     return fields if attempt.fenced or fields != (GOAL,) else ()
 
 
+def has_other_goal(attempt: Attempt | None, spec: TrainingJobSpec) -> bool:
+    """True if it is known that the attempt runs with another goal than `spec` says: then its own goal counts."""
+    return attempt is not None and bool(attempt.made_from) and GOAL in changed_fields(attempt, spec)
+
+
 @lru_cache(maxsize=4096)
 def _made_from(trainer: Trainer, checkpoint: Checkpoint, goal: Goal, progress: Progress, failure: Failure) -> MadeFrom:
     slow = failure.slow_ranks

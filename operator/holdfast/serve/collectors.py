@@ -45,7 +45,7 @@ class JobView:
     @property
     def goal(self) -> int | None:
         """Number of steps of the whole training, None if it is not known."""
-        return self.spec.goal.steps or self.status.progress.steps
+        return self.status.progress.steps or self.spec.goal.steps
 
 
 @dataclass(frozen=True, slots=True)

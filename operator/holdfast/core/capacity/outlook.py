@@ -30,6 +30,7 @@ from holdfast.core.capacity.spells import (
     shared_spell,
     with_attempt,
 )
+from holdfast.core.made_from import has_other_goal
 from holdfast.core.observe.demand import accelerators_on, larger_than_all, requested
 from holdfast.core.observe.report import Report
 from holdfast.core.observe.snapshot import Snapshot
@@ -146,7 +147,8 @@ class _Ahead:
         self.assumed = snapshot.config.assumed
         self.own = {one.tier: one for one in status.tiers}
         self.shared = {one.tier: one for one in snapshot.profile.status.tiers} if snapshot.profile else {}
-        self.goal = snapshot.job.spec.goal.steps or status.progress.steps
+        said, told = snapshot.job.spec.goal.steps, status.progress.steps
+        self.goal = told or said if has_other_goal(status.current, snapshot.job.spec) else said or told
         self.here = _here(status.current)
         # The report is newer than status, which is old after an hour without an operator.
         self.report = _report(snapshot, status.current)

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from holdfast.api.attempt import EndKind
 from holdfast.api.status import CheckpointStatus, MetricValue, Phase, Progress
 from holdfast.core.draft import Draft
+from holdfast.core.made_from import has_other_goal
 from holdfast.core.observe.report import Report
 from holdfast.core.observe.situation import Situation
 from holdfast_protocol.figures import ROWS, Figures
@@ -79,7 +80,9 @@ def _newest(draft: Draft) -> Report | None:
 
 
 def _progress(draft: Draft, report: Report, *, running: bool) -> Progress:
-    goal = draft.snapshot.job.spec.goal.steps or report.steps
+    spec, before = draft.snapshot.job.spec, draft.status.progress.steps
+    is_other = has_other_goal(draft.status.current, spec)
+    goal = report.steps or before if is_other else spec.goal.steps or report.steps
     step = report.step if report.step is not None else draft.status.progress.step
     if report.step is None and report.folder and report.checkpoint is not None:
         step = max(step, report.checkpoint.step or 0)  # the program tells no step, and has done these at least

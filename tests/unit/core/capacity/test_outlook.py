@@ -15,6 +15,7 @@ from holdfast.api.attempt import AttemptState, Departure
 from holdfast.api.profile import CapacityProfileStatus
 from holdfast.api.status import CheckpointStatus, Progress
 from holdfast.core.capacity.choose import choose
+from holdfast.core.made_from import made_from
 from holdfast.core.observe.nodes import ClusterView
 
 HOUR = 3600.0
@@ -48,6 +49,17 @@ def test_a_checkpoint_without_a_step_does_not_say_how_much_is_left():
 
 def test_a_checkpoint_may_be_newer_than_what_was_said():
     assert view(status(training(), checkpoint=saved(950))).work == 99_050
+
+
+# Breaks if a training that goes on with the goal that it has counts as done, or as far from it, by the goal that waits.
+@pytest.mark.parametrize("says", [20, 10_000_000, None])
+def test_a_goal_that_waits_for_the_next_attempt_is_not_the_work_that_is_left(says):
+    runs = training(made_from=made_from(job(goal={"steps": 100_000}).spec))
+    assert view(status(runs, progress=Progress(step=900, steps=100_000)), goal=says).work == 99_100
+    assert view(status(runs, progress=Progress(step=900)), goal=2_000).work == 1_100  # nothing has told its own
+    before = Progress(step=900, steps=100_000)
+    later = status(attempt(2, AttemptState.INTENDED), progress=before, tiers=(known(pace=SECOND),))
+    assert view(later, goal=2_000).work == 1_100
 
 
 # Breaks if an edit of acceleratorsPerNode makes a tier count as up because it gave nodes to smaller pods.

@@ -24,6 +24,7 @@ from tests.support.decisions.snapshots import (
 
 from holdfast.api.attempt import AttemptRecord, AttemptState
 from holdfast.api.status import CheckpointStatus, Phase, Progress
+from holdfast.core.made_from import made_from
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.report import SavedCheckpoint
 
@@ -105,6 +106,19 @@ def test_percent_is_rounded_down(step, goal, percent):
 def test_without_a_goal_the_programs_own_counts():
     assert take(steps=1400).status.progress.percent == "50.0"
     assert take().status.progress.percent is None
+
+
+# Breaks if a job is called done, or far from it, by a goal that the program does not train to: nothing of it is saved,
+# so it goes on with the goal that it has.
+@pytest.mark.parametrize("says", [{"steps": 20}, {"steps": 90_000}, {}])
+@pytest.mark.parametrize("told", [1400, None])
+def test_a_goal_that_waits_for_the_next_attempt_does_not_count(says, told):
+    runs = attempt(first_step=500, made_from=made_from(job(goal={"steps": 1400}).spec))
+    given = job(status(runs, progress=Progress(step=600, steps=1400)), goal=says)
+    told_now = stepped(steps=told, seconds_per_step="1", fenced=False)
+    after = settled(snapshot(given, pod(), reports=[told_now])).status
+    assert (after.current.number, after.current.state) == (1, AttemptState.RUNNING)
+    assert (after.progress.steps, after.progress.percent, after.progress.eta) == (1400, "50.0", at(699))
 
 
 @pytest.mark.parametrize("pace", ["nan", "-1", "1e9999", "1e12", "inf", "x", None])
