@@ -82,6 +82,18 @@ def lack_of_room(draft: Draft, attempt: Attempt) -> Lack | None:
     return Lack(ask.lacks, free, alone - free)
 
 
+def is_paused(draft: Draft, attempt: Attempt) -> bool:
+    """True if the attempt must not begin yet. A pause because nodes are missing ends early if there is room for all."""
+    if attempt.retry_at is None or draft.is_due(attempt.retry_at):
+        return False
+    if not is_waiting(attempt):
+        return True
+    snapshot = draft.snapshot
+    ask = ask_of(snapshot.job, attempt, snapshot.pods, snapshot.config)
+    early = ask.not_before is not None and draft.is_due(ask.not_before)
+    return not early or snapshot.room.left_for(ask, draft.now) < ask.lacks
+
+
 def lacks_room(turn: Turn) -> Lack | None:
     """What the attempt lacks if its pods wait to be created, and it does not wait yet."""
     attempt = turn.attempt

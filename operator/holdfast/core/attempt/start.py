@@ -72,8 +72,8 @@ def intend_first(draft: Draft) -> None:
 
 def may_create(turn: Turn) -> bool:
     """True if its delay is over, no other pod of the job lives, there is room, and its tier and its namespace stay."""
-    retry_at, snapshot = turn.attempt.retry_at, turn.draft.snapshot
-    if snapshot.namespace_closed or (retry_at is not None and not turn.draft.is_due(retry_at)):
+    snapshot = turn.draft.snapshot
+    if snapshot.namespace_closed or all_or_none.is_paused(turn.draft, turn.attempt):
         return False
     if not may_get_pods(snapshot.grid, turn.attempt):
         return False

@@ -422,11 +422,18 @@ def ask_of(job: TrainingJob, attempt: Attempt, pods: Iterable[PodView], config: 
         lacks=sum(rank not in placed for rank in fresh_ranks(attempt)),
         closed=frozenset((*attempt.avoid_nodes, *(pod.node for pod in alive if pod.node))),
         begun=begun,
-        not_before=attempt.retry_at,
+        not_before=_not_before(attempt, config),
         until=created + part_limit(attempt, config) if begun and attempt.nodes > 1 else None,
         part=frozenset(() if keeps else placed.values()),
         part_since=min((pod.created_at for pod in own.values() if pod.created_at), default=None),
     )
+
+
+def _not_before(attempt: Attempt, config: OperatorConfig) -> datetime | None:
+    """When the attempt may begin if there is room. Only while nodes are missing is a longer pause of use."""
+    if attempt.retry_at is None or not attempt.given_back or attempt.refusals:
+        return attempt.retry_at
+    return min(attempt.retry_at, attempt.raised_at + config.backoff_limit)
 
 
 def part_limit(attempt: Attempt, config: OperatorConfig) -> timedelta:

@@ -211,6 +211,40 @@ def test_a_part_that_an_autoscaler_does_not_complete_is_given_back():
     assert holds(world) == 0
 
 
+def in_a_long_pause(tier: dict) -> GangWorld:
+    """A training on 3 nodes that has given 2 of them back so often that it pauses for 20 minutes or more."""
+    world = cluster(2, spec={"capacity": {"tiers": [tier]}})
+    for _ in range(400):
+        world.pass_time(30)
+        current = world.status.current
+        if current.retry_at and current.retry_at > world.now + timedelta(minutes=20):
+            return world
+    raise AssertionError(current)
+
+
+# Breaks if a training waits for most of an hour beside nodes that a person has added for it.
+@pytest.mark.parametrize("tier", [SHORT, GROWING])
+def test_a_long_pause_ends_once_there_are_nodes_for_all(tier):
+    world = in_a_long_pause(tier)
+    given_back = world.now
+    world.free.append("n3")
+    world.nodes["n3"] = node("n3")
+    assert not world.room().granted(world.now), "for as long as another training would pause"
+    world.pass_time(200)
+    assert holds(world) == 0
+    world.now = given_back + timedelta(minutes=5)
+    assert [one.ask.job for one in world.room().granted(world.now)] == ["vit"], "the operator wakes it"
+    world.settle()
+    assert world.status.phase is Phase.RUNNING
+
+
+def test_a_long_pause_goes_on_while_nodes_are_missing():
+    world = in_a_long_pause(SHORT)
+    world.nodes["n3"] = replace(node("n3"), unschedulable=True)
+    world.pass_time(20 * 60)
+    assert holds(world) == 0
+
+
 def test_no_tenant_keeps_a_part_for_longer_than_the_operator_allows():
     """Breaks if `acquireTimeout: 7d` keeps nodes for a week."""
     world = cluster(2, spec={"capacity": {"tiers": [{**GROWING, "acquireTimeout": "7d"}]}})
