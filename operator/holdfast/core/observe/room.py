@@ -68,6 +68,7 @@ class Ask:
     until: datetime | None = None  # of one that has begun: until then free nodes are left to it
     part: frozenset[str] = frozenset()  # nodes of its own pods, while others of them have none, and none is promised
     part_since: datetime | None = None  # when the first of its pods was created
+    inherits: bool = False  # it took pods over from the attempt before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +223,17 @@ class Room:
         return self._turns.get(ask.namespace, LONG_AGO), ask.since, ask.uid
 
     def is_wanted(self, nodes: Iterable[str], uid: str, now: datetime) -> bool:
-        """True if a training other than that of the job `uid` waits, and would have all of its nodes with these."""
-        names = frozenset(nodes)
-        return any(self._would_do(names, one) for one in self._asks if one.uid != uid and self._waits(one, now))
+        """True if a training other than that of the job `uid` waits, and would have all of its nodes with these.
+
+        Of those that took pods over, and got no others in time, only those that go before the job count: so one of them
+        keeps its pods, and gets the nodes of the others.
+        """
+        names, mine = frozenset(nodes), min((self._order(one) for one in self._asks if one.uid == uid), default=None)
+        return any(
+            self._would_do(names, one)
+            for one in self._asks
+            if one.uid != uid and (self._waits(one, now) or (mine and _is_stuck(one, now) and self._order(one) < mine))
+        )
 
     def _waits(self, ask: Ask, now: datetime) -> bool:
         """True if it would have its nodes now if it had room."""
@@ -285,6 +294,11 @@ class Room:
         """True if a node that the ask could use was created after its pods."""
         since, newest = ask.part_since, _newest_node(self._cluster, ask.shape)
         return since is not None and newest is not None and newest > since
+
+
+def _is_stuck(ask: Ask, now: datetime) -> bool:
+    """True if the attempt took pods over, and had its time to get the others."""
+    return ask.inherits and ask.until is not None and ask.until <= now
 
 
 class _Promises:
@@ -426,6 +440,7 @@ def ask_of(job: TrainingJob, attempt: Attempt, pods: Iterable[PodView], config: 
         until=created + part_limit(attempt, config) if begun and attempt.nodes > 1 else None,
         part=frozenset(() if keeps else placed.values()),
         part_since=min((pod.created_at for pod in own.values() if pod.created_at), default=None),
+        inherits=inherited(attempt) > 0,
     )
 
 

@@ -487,6 +487,28 @@ def test_survivors_are_not_given_back_for_a_training_that_they_do_not_suffice_fo
     assert not {"vit-1-0", "vit-1-1"} & set(world.deleted)
 
 
+# Breaks if two trainings that each lost a node for good wait for each other without end, and both are paid for.
+@pytest.mark.parametrize("tier", [FIXED, SHORT, GROWING])
+def test_of_two_that_lost_a_node_for_good_one_gives_the_others_back(tier):
+    first = cluster(6, spec={"capacity": {"tiers": [tier]}})
+    second = GangWorld(size=3, spec=first.spec, name="llm", namespace="other", beside=first)
+    act(first, second)
+    for one in (first, second):
+        one.train()
+        one.remove(one.node_of(2))
+        act(first, second)
+    first.now += timedelta(seconds=45)  # then the pods of these nodes are gone
+    act(first, second)
+    assert (holds(first), holds(second)) == (2, 2)
+    for _ in range(6):
+        first.now += timedelta(seconds=20)
+        act(first, second)
+    assert [one.status.phase for one in (first, second)].count(Phase.RUNNING) == 1
+    kept, gave = (first, second) if holds(first) == 3 else (second, first)
+    assert not {f"{kept.name}-1-0", f"{kept.name}-1-1"} & set(kept.deleted), "its programs start warm"
+    assert holds(gave) < 2
+
+
 # Breaks if a training that lost a node for good is paid for without end, and no other job gets the nodes that it holds.
 @pytest.mark.parametrize("timeout", ["60s", "5m"])
 def test_survivors_are_given_back_on_a_tier_that_cannot_hold_the_training_any_more(timeout):
