@@ -1,5 +1,6 @@
 """`Accumulation`: whether gradients have come for one optimizer, and no optimizer has used them."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from holdfast_train.say import say
@@ -18,12 +19,14 @@ class Accumulation:
     No checkpoint has gradients. So a step is not a place for a save if it ends with gradients that have come since the
     optimizer has stepped, and that its next step uses. It does not use those that are dropped before, as by
     `model.zero_grad()`: this is seen at the next step.
+
+    A program may give its optimizer parameters that get no gradient, as those of a frozen backbone. They show nothing:
+    `sampled` are others as soon as there are any.
     """
 
     def __init__(self, name: str, optimizer: Any) -> None:
-        self._name = name
-        every = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        self.sampled = every[:: -(-len(every) // SAMPLED) or 1]
+        self._name, self._optimizer = name, optimizer
+        self.sampled = self._spread(lambda parameter: parameter.requires_grad) or self._spread(lambda _: True)
         self._has_stepped = False  # since the last counted step
         self._had_unused = False  # at the end of the last step
         self._is_dropped = False  # what was there then is not there any more
@@ -42,6 +45,8 @@ class Accumulation:
     def note_step(self, *_: Any) -> None:
         """The optimizer has stepped."""
         self._has_stepped = True
+        if not self._gradients():
+            self.sampled = self._spread(lambda parameter: parameter.grad is not None) or self.sampled
         for gradient in self._gradients():
             setattr(gradient, USED, version(gradient))
             setattr(gradient, LATE, False)
@@ -59,10 +64,16 @@ class Accumulation:
             setattr(gradient, USED, version(gradient))
         self._had_late = any(getattr(gradient, LATE, False) for gradient in gradients)
 
-    def end_step(self) -> None:
-        """The step is counted, and `use` was called for all optimizers: some have parameters in common."""
+    def end_step(self, since: int) -> None:
+        """The step is counted, and `use` was called for all optimizers: some have parameters in common. `since`: as in
+        `is_open`.
+
+        Other gradients in place of those that have waited are a sum that is not made in place, if a graph made them or
+        if no optimizer has stepped. Otherwise it was the step of another optimizer that the program dropped some for.
+        """
         unused = [one.grad for one in self.sampled if has_new_gradient(one)]
-        was_dropped = self._had_unused and bool(unused) and not any(hasattr(one, WAITS) for one in unused)
+        is_kept = since > 0 or any(hasattr(one, WAITS) or one.requires_grad for one in unused)
+        was_dropped = self._had_unused and bool(unused) and not is_kept
         self._is_dropped = not self._has_stepped and (self._is_dropped or was_dropped)
         for gradient in unused:
             setattr(gradient, WAITS, True)
@@ -92,6 +103,11 @@ class Accumulation:
     def _begin(self, *_: Any) -> None:
         if self._had_late:
             self._uses_late = any(getattr(gradient, LATE, False) for gradient in self._gradients())
+
+    def _spread(self, counts: Callable[[Any], bool]) -> list[Any]:
+        """At most SAMPLED of the parameters that count, from the first to the last ones."""
+        every = [one for group in self._optimizer.param_groups for one in group["params"] if counts(one)]
+        return every[:: -(-len(every) // SAMPLED) or 1]
 
     def _gradients(self) -> list[Any]:
         return [one.grad for one in self.sampled if one.grad is not None]

@@ -39,7 +39,6 @@ class StepBoundary:
         self._since = 0  # steps that were counted since an optimizer stepped
         self._hooks: list[Any] = []
         self._accumulations: list[Accumulation] = []  # of the optimizers, if all of them tell when they step
-        self._sampled: list[Any] = []  # parameters of these
         self._others: OtherOptimizers | None = None
 
     def watch(self, objects: Mapping[str, Any]) -> None:
@@ -51,7 +50,6 @@ class StepBoundary:
         self._sees_all = bool(found) and len(found) == len(optimizers)
         if self._sees_all:  # otherwise one may step, and nothing shows it
             self._accumulations = [Accumulation(name, one) for name, one in found]
-            self._sampled = [parameter for one in self._accumulations for parameter in one.sampled]
 
     def close(self) -> None:
         """Remove the hooks from the optimizers."""
@@ -61,7 +59,12 @@ class StepBoundary:
             one.close()
         if self._others is not None:
             self._others.close()
-        self._hooks, self._accumulations, self._sampled = [], [], []
+        self._hooks, self._accumulations = [], []
+
+    @property
+    def _sampled(self) -> list[Any]:
+        """Parameters of the optimizers, if all of these tell when they step."""
+        return [parameter for one in self._accumulations for parameter in one.sampled]
 
     def note_step(self) -> None:
         """The steps of all optimizers are over. StateError if the program has read its steps ahead."""
@@ -127,8 +130,9 @@ class StepBoundary:
     def reach(self, step: int) -> None:
         """The number `step` is done; what counts steps learns of it."""
         is_seen = self._has_stepped or self._has_report or self.is_put_off or not self._is_in_body
-        is_seen = is_seen or any(map(has_new_gradient, self._sampled))
-        is_blank = not is_seen and not any(map(has_unused_gradient, self._sampled))
+        sampled = self._sampled
+        is_seen = is_seen or any(map(has_new_gradient, sampled))
+        is_blank = not is_seen and not any(map(has_unused_gradient, sampled))
         self.work.end_step(step, is_seen=is_seen, is_blank=is_blank)
         self._is_in_body = False
         if self._others is not None:
@@ -137,13 +141,13 @@ class StepBoundary:
             thing.trained(step)
         self._since = 0 if self._has_stepped else self._since + 1
         if self._since:
-            self._is_in_parts = self._is_in_parts or any(map(has_unused_gradient, self._sampled))
+            self._is_in_parts = self._is_in_parts or any(map(has_unused_gradient, sampled))
         for one in self._accumulations:
             one.use()
         for one in self._accumulations:
-            one.end_step()
+            one.end_step(self._since)
         if self._is_in_parts:
-            self._gradients = [*map(_gradient, self._sampled)]
+            self._gradients = [*map(_gradient, sampled)]
         self._has_stepped = self._has_report = self._has_loss = False
         self._on_begin()
 

@@ -171,6 +171,36 @@ def test_a_save_that_is_due_waits_for_the_end_of_an_accumulation(prefix: str) ->
     assert load(prefix)["model"]["weight"].item() == -6.0
 
 
+def _graph(training: Accumulation) -> None:
+    training.model(torch.ones(1, 1)).sum().backward(create_graph=True)
+
+
+def _by_hand(training: Accumulation) -> None:
+    weight = training.model.weight
+    (new,) = torch.autograd.grad(training.model(torch.ones(1, 1)).sum(), [weight])
+    weight.grad = new if weight.grad is None else weight.grad + new
+
+
+# Breaks if a sum of gradients that is not made in place is taken for gradients that the program has dropped, or if an
+# accumulation is not seen because the first parameters of the optimizer, or all but a few, get no gradient.
+@pytest.mark.parametrize("backward", [_graph, _by_hand])
+@pytest.mark.parametrize("frozen", ["none", "fixed", "cut off"])
+def test_an_accumulation_is_seen_however_its_gradients_come(
+    prefix: str, capsys: pytest.CaptureFixture[str], backward: Callable[[Accumulation], None], frozen: str
+) -> None:
+    training = Accumulation(prefix, every=Every(1))
+    backbone = [torch.nn.Parameter(torch.zeros(1), requires_grad=frozen == "cut off") for _ in range(40)]
+    others = [] if frozen == "none" else backbone
+    training.optimizer.param_groups[0]["params"][:0] = others
+    with training.run as run:
+        for step in run.steps(8):
+            backward(training)
+            training.batch(step)
+        assert training.saved(prefix) == [3, 6]
+    assert load(prefix)["model"]["weight"].item() == -12.0
+    assert "nothing shows" not in capsys.readouterr().err
+
+
 # Breaks if a save that waited is made only where an accumulation happens to end at a step at which one is due.
 def test_a_save_that_waited_is_made_at_the_end_of_the_accumulation(prefix: str) -> None:
     training = Accumulation(prefix, every=Every(4))
@@ -254,16 +284,20 @@ class Two:
         optimizer.step()
         optimizer.zero_grad()
 
-    def accumulate(self, step: int) -> None:
+    def accumulate(self, step: int, *, graph: bool = False) -> None:
         """`first` accumulates over four steps, and `second` steps in each of them."""
         self.second.zero_grad()
         self.critic(torch.ones(1, 1)).sum().backward()
         self.second.step()
         self.second.zero_grad()
-        torch.autograd.backward(self.loss(), inputs=[*self.generator.parameters()])
+        torch.autograd.backward(self.loss(), inputs=[*self.generator.parameters()], create_graph=graph)
         if step % 4 == 3:
             self.first.step()
             self.first.zero_grad()
+
+    def accumulate_graphs(self, step: int) -> None:
+        """The same; torch adds such gradients up in new tensors."""
+        self.accumulate(step, graph=True)
 
     def clear_before(self, _: int) -> None:
         """The loss of the generator leaves gradients in the critic, which are dropped before they are used."""
@@ -294,6 +328,7 @@ class Two:
     ("loop", "pair", "saved", "said"),
     [
         (Two.accumulate, ("first", "second"), [4, 8, 12], False),
+        (Two.accumulate_graphs, ("first", "second"), [4, 8, 12], False),
         (Two.clear_before, ("first", "second"), [*range(1, 13)], False),
         (Two.clear_after, ("first", "second"), [1, 2, 4, 5, 7, 8, 10, 11], False),
         (Two.clear_after_each, ("first", "second"), [*range(5, 13)], True),
