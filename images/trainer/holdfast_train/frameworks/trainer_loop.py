@@ -1,5 +1,6 @@
 """What the loop of a Hugging Face Trainer keeps between two steps, besides model, optimizer and schedule."""
 
+import copy
 import dataclasses
 import json
 import math
@@ -61,7 +62,8 @@ class TrainerLoop:
         names = [field.name for field in dataclasses.fields(state) if field.name not in NOT_SAVED]
         exported = [[type(callback).__name__, callback.state()["attributes"]] for callback in self._exporting()]
         return {
-            "state": _json({"fields": {name: getattr(state, name) for name in names}, "callbacks": exported}),
+            "state": _json({name: getattr(state, name) for name in names}),
+            "exported": exported,
             "callbacks": {name: callback.state_dict() for name, callback in self._stateful()},
             **{name: _plain(getattr(trainer, attribute, 0)) for name, attribute in NUMBERS.items()},
             "flos": float(trainer.current_flos),
@@ -78,16 +80,15 @@ class TrainerLoop:
         """The TrainerState and the callbacks, from the checkpoint."""
         assert self._numbers is not None
         state = self._numbers
-        found = json.loads(bytes(state["state"]))
-        for name, value in found["fields"].items():
+        for name, value in json.loads(bytes(state["state"])).items():
             if hasattr(self._trainer.state, name):
                 setattr(self._trainer.state, name, value)
-        exported = list(found["callbacks"])
+        exported = list(state["exported"])
         for callback in self._exporting():
             mine = next((one for one in exported if one[0] == type(callback).__name__), None)
             if mine is not None:
                 exported.remove(mine)
-                vars(callback).update(mine[1])
+                vars(callback).update(copy.deepcopy(mine[1]))  # it is loaded twice
         for name, callback in self._stateful():
             if name in state["callbacks"]:
                 callback.load_state_dict(state["callbacks"][name])
@@ -132,8 +133,7 @@ def _json(value: Any) -> bytes:
     except TypeError as error:
         place = _place(value, "the state of the Trainer at ")
         raise StateError(
-            f"{place}, which JSON does not have: log and keep numbers, also in a tensor or an array with one element, "
-            f"and strings"
+            f"{place}, which JSON does not have: log strings and numbers, also in a tensor or an array of one element"
         ) from error
 
 
@@ -149,7 +149,8 @@ def _place(value: Any, place: str) -> str:
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
     for name, part in parts:
         try:
-            json.dumps(part, default=_number)
+            json.dumps({name: part}, default=_number)
         except TypeError:
-            return _place(part, f"{place}[{name!r}]")
+            is_name = isinstance(name, str | int | float | None)
+            return _place(part, f"{place}[{name!r}]") if is_name else f"{place} has a name of {type(name).__name__}"
     return f"{place} is a {type(value).__name__}"

@@ -15,6 +15,7 @@ from tests.support.trainer.frameworks.held_trainer import Setup
 from tests.support.trainer.frameworks.slow_data import SlowData
 from tests.support.trainer.frameworks.trainer_parts import make_trainer
 from transformers import EarlyStoppingCallback, TrainerCallback
+from transformers.trainer_callback import ExportableState
 
 from holdfast_train import Generators, Values
 from holdfast_train.errors import StateError
@@ -207,6 +208,40 @@ def test_what_a_program_logs_is_a_number_or_is_named(tmp_path: Path) -> None:
     given.log({"loss": 1.0, "losses": torch.ones(2)})
     with pytest.raises(StateError, match=r"\['log_history'\]\[1\]\['losses'\] is a Tensor, which JSON does not have"):
         TrainerLoop(given).state_dict()
+    given.state.log_history = [{np.int64(3): 1.0}]
+    with pytest.raises(StateError, match=r"\['log_history'\]\[0\] has a name of int64, which JSON does not have"):
+        TrainerLoop(given).state_dict()
+
+
+class Kept(TrainerCallback, ExportableState):
+    """Keeps `kept` in its state; each attempt adds to the list in it when it begins."""
+
+    def __init__(self, kept: dict[str, Any]) -> None:
+        self.kept = kept
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.kept["begun"].append(1)
+
+    def state(self) -> dict[str, Any]:
+        return {"args": {}, "attributes": {"kept": self.kept}}
+
+
+# Breaks if a callback goes on with a number in place of its tensor, with a wider type, or with names that are strings:
+# it fails then, or its numbers differ. Also if a list that came back has what this attempt did at its beginning.
+def test_what_a_callback_keeps_comes_back_as_it_was(tmp_path: Path, pod: Callable[[int], None]) -> None:
+    kept = {"mean": np.float32(0.1), "level": torch.ones((), dtype=torch.bfloat16), "seen": {3: (1, 2)}, "begun": []}
+    for attempt in (1, 2):
+        pod(attempt)
+        given = trainer(tmp_path)
+        given.args.max_steps = 11
+        callback = Kept(kept if attempt == 1 else {"begun": []})
+        for one in (Watch(4 if attempt == 1 else None), callback):
+            given.add_callback(one)
+        with pytest.raises(SystemExit) if attempt == 1 else nullcontext():
+            train(given)
+    assert callback.kept == kept and callback.kept["begun"] == [1]
+    assert [type(callback.kept[name]) for name in ("mean", "level")] == [np.float32, torch.Tensor]
+    assert callback.kept["level"].dtype == torch.bfloat16
 
 
 # Breaks if the Trainer looks for a checkpoint on the disk of a lost node.
