@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing.util import register_after_fork
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -64,6 +65,7 @@ class Notice:
         """Treat SIGTERM as a notice with the whole grace. Main thread only; elsewhere only orders count."""
         if threading.current_thread() is threading.main_thread():
             self._old_handler = signal.signal(signal.SIGTERM, self._on_sigterm)
+            register_after_fork(self, Notice._leave_group)
         else:
             say("Run was entered outside the main thread: it leaves only on an order, not on SIGTERM")
 
@@ -76,6 +78,14 @@ class Notice:
     def leave_to_program(self) -> None:
         """In a process that the program has forked: SIGTERM does there what it does without this notice."""
         signal.signal(signal.SIGTERM, self._old_handler or signal.SIG_DFL)
+
+    def _leave_group(self) -> None:
+        """In a process of multiprocessing, such as one that simulates an environment: a SIGTERM to the process group of
+        this training, as torchrun sends it, would end it in the middle of the step that has to be saved. Its parent
+        ends it by its number. Processes that a program forks otherwise stay: one may make a session of its own.
+        """
+        if self._old_handler is not None:
+            os.setpgid(0, 0)
 
     def _on_sigterm(self, _number: int, _frame: FrameType | None) -> None:
         at = self._clock()

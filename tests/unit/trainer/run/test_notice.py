@@ -3,7 +3,9 @@
 import multiprocessing
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.trainer.stores import environment
@@ -91,3 +93,34 @@ def test_in_a_forked_process_sigterm_does_what_it_does_without_run(tmp_path: Pat
     finally:
         signal.signal(signal.SIGTERM, before)
     assert found == (-signal.SIGTERM if handler == "none" else 7)
+
+
+def _answer(ends: Any) -> None:
+    ends.send("ready")
+    ends.send(ends.recv())
+
+
+# Breaks if a notice of torchrun, which comes to the whole process group, ends a process that the program needs for its
+# step, as one that simulates an environment: the step fails, and nothing of it is saved.
+def test_a_signal_to_the_group_leaves_the_processes_of_the_step(tmp_path: Path) -> None:
+    trainer = os.fork()
+    if trainer == 0:
+        os.setpgid(0, 0)
+        steps = 0
+        with (
+            suppress(BaseException),
+            Run(counter=Counter(), environment=environment(f"file://{tmp_path}/prefix")) as run,
+        ):
+            for _ in run.steps(3):
+                ours, theirs = multiprocessing.Pipe()
+                process = multiprocessing.get_context("fork").Process(target=_answer, args=(theirs,))
+                process.start()
+                theirs.close()
+                assert ours.recv() == "ready"
+                os.killpg(0, signal.SIGTERM)
+                ours.send("a step")
+                assert ours.recv() == "a step"
+                process.join()
+            steps = run.step
+        os._exit(steps)
+    assert os.waitstatus_to_exitcode(os.waitpid(trainer, 0)[1]) == 1
