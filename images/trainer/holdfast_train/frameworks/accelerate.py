@@ -46,6 +46,7 @@ class AcceleratedRun(EpochRun):
         self._accelerator, self._loader = accelerator, loader
         position: Position | None = None
         own: dict[str, Any] = _prepared(accelerator)
+        self._own = frozenset(own)
         if is_in_pod():
             refuse_distribution(accelerator)
             _refuse_save_hooks(accelerator)
@@ -64,10 +65,23 @@ class AcceleratedRun(EpochRun):
         super().__init__(position, per_rank=per_rank, config=config, rules=rules, objects=with_own(own, objects))
 
     def _goal(self, epochs: int) -> int:
+        if is_in_pod():
+            self._refuse_later()
         every, batches = self._accelerator.gradient_accumulation_steps, len(self._loader)
         if self._accelerator.gradient_state.sync_with_dataloader:
             return int(epochs * -(-batches // every))
         return int(epochs * batches // every)
+
+    def _refuse_later(self) -> None:
+        """StateError if the accelerator was given something after this was made that a checkpoint needs. A model alone,
+        without its optimizer, is not trained."""
+        _refuse_save_hooks(self._accelerator)
+        later = sorted(name for name in _prepared(self._accelerator).keys() - self._own if not name.startswith("model"))
+        if later:
+            raise StateError(
+                f"{', '.join(later)} of the accelerator came after AcceleratedRun was made, and would be in no "
+                f"checkpoint: call prepare and register_for_checkpointing before it"
+            )
 
     def _loader_of_epoch(self) -> Any:
         self._loader.set_epoch(self._epoch)

@@ -1,6 +1,6 @@
 """What is refused, and how steps are counted. Trainings are in tests/integration/trainer/frameworks."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,10 @@ import torch
 from accelerate import Accelerator, DataLoaderConfiguration
 from accelerate.state import AcceleratorState, GradientState
 from tests.support.trainer.stores import variables
+from torch.optim import SGD
 from torch.utils.data import DataLoader, IterableDataset
 
+from holdfast_train import Values
 from holdfast_train.errors import StateError
 from holdfast_train.frameworks.accelerate import AcceleratedRun
 
@@ -87,6 +89,26 @@ def test_a_hook_that_saves_is_refused() -> None:
         AcceleratedRun(accelerator, loader)
     hook.remove()
     AcceleratedRun(accelerator, loader)
+
+
+# Breaks if what the accelerator is given after AcceleratedRun was made is in no checkpoint, and nobody says so.
+@pytest.mark.parametrize(
+    ("give", "said"),
+    [
+        (lambda accelerator: accelerator.register_save_state_pre_hook(print), "was given print"),
+        (lambda accelerator: accelerator.register_for_checkpointing(Values(seen=0)), "registered of .* came after"),
+        (
+            lambda accelerator: accelerator.prepare(SGD(torch.nn.Linear(1, 1).parameters())),
+            "optimizer1 of .* came after",
+        ),
+    ],
+)
+def test_what_comes_too_late_is_refused(give: Callable[[Any], Any], said: str) -> None:
+    accelerator, loader = prepared([1, 2])
+    run = AcceleratedRun(accelerator, loader)
+    give(accelerator)
+    with run, pytest.raises(StateError, match=said):
+        next(run.epochs(1))
 
 
 # Breaks if an object of the program replaces one that accelerate has prepared.
