@@ -44,12 +44,16 @@ class Accumulation:
 
     def note_step(self, *_: Any) -> None:
         """The optimizer has stepped."""
+        self.look()
         self._has_stepped = True
-        if not self._gradients():
-            self.sampled = self._spread(lambda parameter: parameter.grad is not None) or self.sampled
         for gradient in self._gradients():
             setattr(gradient, USED, version(gradient))
             setattr(gradient, LATE, False)
+
+    def look(self) -> None:
+        """A step is about to be counted. Sample parameters that have gradients, if those that are sampled have none."""
+        if not self._has_stepped and not self._gradients():
+            self.sampled = self._spread(lambda parameter: parameter.grad is not None) or self.sampled
 
     def use(self) -> None:
         """A step is counted. Its gradients are used if the optimizer has stepped in it, unless they are late.

@@ -130,6 +130,8 @@ class StepBoundary:
     def reach(self, step: int) -> None:
         """The number `step` is done; what counts steps learns of it."""
         is_seen = self._has_stepped or self._has_report or self.is_put_off or not self._is_in_body
+        for one in self._accumulations:
+            one.look()
         sampled = self._sampled
         is_seen = is_seen or any(map(has_new_gradient, sampled))
         is_blank = not is_seen and not any(map(has_unused_gradient, sampled))

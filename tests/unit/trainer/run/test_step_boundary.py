@@ -201,6 +201,20 @@ def test_an_accumulation_is_seen_however_its_gradients_come(
     assert "nothing shows" not in capsys.readouterr().err
 
 
+# Breaks if an accumulation is not seen after the program has frozen the parameters at which the first ones were seen.
+def test_an_accumulation_is_seen_after_a_backbone_is_frozen(prefix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    training = Accumulation(prefix, every=Every(1))
+    backbone = [torch.nn.Parameter(torch.zeros(1)) for _ in range(40)]
+    training.optimizer.param_groups[0]["params"][:0] = backbone
+    with training.run as run:
+        for step in run.steps(8):
+            if step < 3:
+                torch.cat(backbone).sum().backward()
+            training.batch(step)
+        assert training.saved(prefix) == [3, 6]
+    assert "nothing shows" not in capsys.readouterr().err
+
+
 # Breaks if a save that waited is made only where an accumulation happens to end at a step at which one is due.
 def test_a_save_that_waited_is_made_at_the_end_of_the_accumulation(prefix: str) -> None:
     training = Accumulation(prefix, every=Every(4))
