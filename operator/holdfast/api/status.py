@@ -18,6 +18,7 @@ from holdfast.api.profile import TierKind
 from holdfast.api.rules import KeyedBy
 from holdfast.api.scalars import Clip, Count, Duration, Flag, Hours, Money, Step, Time
 from holdfast_protocol.report import MAX_METRICS
+from holdfast_protocol.tracking import MAX_TRACKERS, MAX_URL, TRACKER_NAME, URL_FORM
 
 MAX_HISTORY = 20
 MAX_CONDITIONS = 24
@@ -97,6 +98,15 @@ class Progress(FigureFields):
     """Other metrics that the program reports."""
     updated_at: Time | None = None
     """When the trainer reported this."""
+
+
+class TrackerRun(Model):
+    """The run of the job in an experiment tracker."""
+
+    tracker: Annotated[str, Field(max_length=32, pattern=f"^{TRACKER_NAME.pattern}$")]
+    """The tracker: mlflow or wandb."""
+    url: Annotated[str, Field(max_length=MAX_URL, pattern=f"^{URL_FORM}$")]
+    """Web address of the run, without user information and query."""
 
 
 class CheckpointStatus(Model):
@@ -258,6 +268,8 @@ class TrainingJobStatus(Model):
     """The newest progress that the trainer reported."""
     checkpoint: CheckpointStatus | None = None
     """The newest committed checkpoint."""
+    tracking: Annotated[tuple[TrackerRun, ...], Field(max_length=MAX_TRACKERS), KeyedBy("tracker")] = ()
+    """The run of the job in each experiment tracker whose address is known. All attempts log into it."""
     restarts: Restarts = Restarts()
     """How many attempts ended early, by cause."""
     failed_at: Annotated[tuple[Time, ...], Field(max_length=MAX_FAILURES_REMEMBERED)] = ()

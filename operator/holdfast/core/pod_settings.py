@@ -53,6 +53,7 @@ def pod_settings(job: TrainingJob, config: OperatorConfig, life: float, imports:
         patterns=tuple(spec.progress.patterns),
         imports=tuple(imports),
         mlflow=bool(spec.trainer.tracking.mlflow),
+        wandb=bool(spec.trainer.tracking.wandb),
         warm_start=spec.trainer.warm_start,
         gates=tuple(sorted(config.gates)),
     )

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import NamedTuple
 
-from holdfast.core.observe.report import Report, SavedCheckpoint, Silence, SlowRank, Staging, view
+from holdfast.core.observe.report import Report, SavedCheckpoint, Silence, SlowRank, Staging, known_runs, view
 from holdfast_protocol import report as protocol
 from holdfast_protocol.report import FOLDER, MAX_METRICS, RELAY, FirstStep, ProgressReport, Saved, Sender
 
@@ -155,6 +155,7 @@ def _after(before: Report | None, body: ProgressReport, now: datetime, put_back:
         storage_silence=_silence(body.storage_silence, now),
         memory_warning=body.memory_warning or None,
         slow_ranks=tuple(map(_slow_rank, body.slow_ranks)),
+        tracking=known_runs(dict(last.tracking), body.tracking),
         staging=Staging(body.staging.bytes, body.staging.total, body.staging.over) if body.staging else None,
         acknowledged=max(body.acknowledged, last.acknowledged),
         acknowledged_at=now if body.acknowledged > last.acknowledged else last.acknowledged_at,

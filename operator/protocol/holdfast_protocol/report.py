@@ -16,6 +16,7 @@ from . import document as kind
 from . import figures as table
 from .document import REQUIRED, DocumentError, decode
 from .figures import Figures
+from .tracking import MAX_TRACKERS, TRACKER_NAME, checked_url
 
 VERSION = 1
 
@@ -152,6 +153,8 @@ class ProgressReport:
     """Why a save may need more memory than there is."""
     slow_ranks: tuple[SlowRank, ...] = kind.parts(SlowRank, most=MAX_SLOW_RANKS)
     """Ranks that are slower than the others."""
+    tracking: Mapping[str, str] = kind.named(checked_url, most=MAX_TRACKERS, name=TRACKER_NAME)
+    """Web address of the job's run in an experiment tracker, by the tracker: `mlflow`, `wandb`."""
     acknowledged: int = kind.whole(0)
     """The highest number of an order that it knows."""
     pid: int = kind.whole(0, most=2**31 - 1)

@@ -157,6 +157,8 @@ class Settings:
     """Libraries that the launcher [imports before it is ready](../how-to/several-nodes.md#a-process-that-waits)."""
     mlflow: bool = kind.flag()
     """`trainer.tracking.mlflow`: the launcher sets `MLFLOW_RUN_ID`."""
+    wandb: bool = kind.flag()
+    """`trainer.tracking.wandb`: the launcher reads the address of the run in the output of the program."""
     warm_start: bool = kind.flag(True)
     """`trainer.warmStart`: [a process waits](../how-to/several-nodes.md#a-process-that-waits), with several nodes."""
     gates: tuple[str, ...] = kind.texts(most=64, characters=64)

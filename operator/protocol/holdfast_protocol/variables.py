@@ -31,6 +31,7 @@ CODE_DIR = "HOLDFAST_CODE_DIR"
 DEPENDENCIES_DIR = "HOLDFAST_DEPENDENCIES_DIR"
 NEWEST_CHECKPOINT = "HOLDFAST_NEWEST_CHECKPOINT"
 VERDICT_DIR = "HOLDFAST_VERDICT_DIR"
+MLFLOW_RUN_URL = "HOLDFAST_MLFLOW_RUN_URL"
 KEEPER = "HOLDFAST_KEEPER"
 IN_PLACE = "HOLDFAST_IN_PLACE"
 PROCESSES = "PET_NPROC_PER_NODE"  # the defaults of torchrun: the operator sets those of one node, the launcher others
@@ -99,6 +100,12 @@ TABLE = (
         "[its option](../how-to/programs-as-they-are.md#how-the-program-resumes); only if there is one",
     ),
     Variable(VERDICT_DIR, LAUNCHER, "folder in which ranks say how they ended"),
+    Variable(
+        MLFLOW_RUN_URL,
+        LAUNCHER,
+        "web address of the run in `MLFLOW_RUN_ID`; only if the launcher "
+        "[has asked for that run](../how-to/track-experiments.md#mlflow)",
+    ),
     Variable(KEEPER, LAUNCHER, "with several nodes: socket of the launcher, which keeps copies of the state in memory"),
     Variable(
         IN_PLACE,

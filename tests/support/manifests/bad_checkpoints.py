@@ -319,7 +319,7 @@ BAD_CHECKPOINTS: Final[tuple[Bad, ...]] = (
         "keep-logs",
         {f"{_CHECKPOINT}/keep": {"logs": "16Mi"}},
         "spec.checkpoint.keep.logs",
-        "16Mi",
+        "",
         "must be of type boolean",
         "true or false",
     ),

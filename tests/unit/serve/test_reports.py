@@ -63,6 +63,21 @@ def test_the_library_counts_more_than_the_relay() -> None:
     assert (desk.report.step, desk.report.relayed) == (51, True)
 
 
+# Breaks if the run that the launcher knows is lost once the library reports, or either of them forgets its own; or if a
+# program that has many runs wakes the job for each of them.
+def test_each_sender_may_know_a_run_in_a_tracker() -> None:
+    desk = Desk()
+    desk.say("Relay", state="starting", tracking={"mlflow": "https://m", "wandb": "https://old"})
+    desk.say(step=3, tracking={"wandb": "https://w"})
+    desk.woken.clear()
+    for number in range(1000):
+        desk.say(tracking={"wandb": f"https://w/{number}"})
+    desk.say("Relay", state="starting")
+    desk.say(step=4)
+    assert dict(desk.report.tracking) == {"mlflow": "https://m", "wandb": "https://w/999"}
+    assert desk.woken == []
+
+
 RESUMED = {"step": 20, "uri": "s3://b/p", "note": ""}
 
 

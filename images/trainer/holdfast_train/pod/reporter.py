@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from holdfast_protocol import tracking
 from holdfast_protocol.document import DocumentError, decode, encode
 from holdfast_protocol.endpoint import ORDERS, POD_UID, PROGRESS, WAIT_SECONDS
 from holdfast_protocol.figures import number_text
@@ -18,6 +19,7 @@ from holdfast_protocol.report import EVERY_SECONDS, MAX_NOTE, FirstStep, Progres
 from holdfast_train.environment import Environment
 from holdfast_train.graph_capture import allow_calls_beside_capture
 from holdfast_train.pod.launcher.connection import FIRST_BACK_OFF, BackOff, Connection, Target
+from holdfast_train.pod.wandb_run import run_url
 from holdfast_train.progress import Progress
 from holdfast_train.say import say
 
@@ -150,6 +152,7 @@ class Reporter:
             storage_silence=silence and Silence(_seconds_since(silence.since), silence.why),
             memory_warning=progress.memory_warning,
             slow_ranks=progress.slow_ranks,
+            tracking={tracking.WANDB: url} if (url := run_url()) else {},
             acknowledged=self._acknowledged,
             pid=os.getpid(),
             sent_at=datetime.now(UTC).isoformat(timespec="milliseconds"),

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import islice
 
 from holdfast.core.observe.pods import PodView
 from holdfast_protocol.figures import UNKNOWN, Figures
 from holdfast_protocol.report import FOLDER, LIBRARY, RELAY, STAGER, Sender, State
+from holdfast_protocol.tracking import MAX_TRACKERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ class Report:
     slow_ranks: tuple[SlowRank, ...] = ()
     acknowledged: int = 0
     acknowledged_at: datetime | None = None
+    tracking: tuple[tuple[str, str], ...] = ()  # trackers, and the web address of the job's run in each
     staging: Staging | None = None  # the data is copied, and no program has reported yet
     ignored_step: int | None = None  # it put this step back, and the program began at an earlier one
     put_back_without_step: bool = False  # it put back a checkpoint without a step
@@ -115,8 +118,20 @@ def view(reports: Mapping[Sender, Report]) -> Report:
     """One report from those of the senders of a pod; at least one has reported.
 
     The library knows everything. Without it, steps and figures are the relay's, and checkpoints the folder's writer's.
-    The stager counts until a program has reported.
+    The stager counts until a program has reported. Of the runs in trackers, each sender may know another one.
     """
+    told = [dict(reports[sender].tracking) for sender in (RELAY, LIBRARY) if sender in reports]
+    return replace(_of_program(reports), tracking=known_runs(*told))
+
+
+def known_runs(*told: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Trackers with the address of a run in each; of two in the same tracker, that of the later argument."""
+    found = {tracker: url for one in told for tracker, url in one.items()}
+    return tuple(islice(found.items(), MAX_TRACKERS))
+
+
+def _of_program(reports: Mapping[Sender, Report]) -> Report:
+    """The view without the runs in trackers."""
     relay, folder = reports.get(RELAY), reports.get(FOLDER)
     if LIBRARY in reports:
         return reports[LIBRARY]

@@ -6,10 +6,10 @@ from decimal import Decimal
 from pydantic import ValidationError
 
 from holdfast.api.attempt import EndKind
-from holdfast.api.status import CheckpointStatus, MetricValue, Phase, Progress
+from holdfast.api.status import CheckpointStatus, MetricValue, Phase, Progress, TrackerRun
 from holdfast.core.draft import Draft
 from holdfast.core.made_from import has_other_goal
-from holdfast.core.observe.report import Report
+from holdfast.core.observe.report import Report, known_runs
 from holdfast.core.observe.situation import Situation
 from holdfast_protocol.figures import ROWS, Figures
 
@@ -52,7 +52,7 @@ def _take_reports(draft: Draft, s: Situation) -> None:
         return
     if not changed and not draft.snapshot.progress_slot:
         return  # the job waits for a slot, and is decided again when it gets one
-    draft.set(progress=_progress(draft, report, running=s.report is report))
+    draft.set(progress=_progress(draft, report, running=s.report is report), tracking=_tracking(draft, report))
     if saved := _checkpoint(report):
         draft.set(checkpoint=saved)
     current = draft.status.current
@@ -107,6 +107,12 @@ def _figures(progress: Progress) -> Figures:
 
 def _metrics(report: Report) -> tuple[MetricValue, ...]:
     return tuple(MetricValue(name=name, value=value) for name, value in sorted(report.metrics))
+
+
+def _tracking(draft: Draft, report: Report) -> tuple[TrackerRun, ...]:
+    """The runs in trackers. All attempts log into one, so it stays until a program tells another one."""
+    known = {one.tracker: one.url for one in draft.status.tracking}
+    return tuple(TrackerRun(tracker=tracker, url=url) for tracker, url in known_runs(known, dict(report.tracking)))
 
 
 def _checkpoint(report: Report) -> CheckpointStatus | None:

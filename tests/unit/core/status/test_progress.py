@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from pydantic import ValidationError
 from tests.support.decisions.running_gangs import running
 from tests.support.decisions.snapshots import (
     at,
@@ -23,10 +24,11 @@ from tests.support.decisions.snapshots import (
 )
 
 from holdfast.api.attempt import AttemptRecord, AttemptState
-from holdfast.api.status import CheckpointStatus, Phase, Progress
+from holdfast.api.status import CheckpointStatus, Phase, Progress, TrackerRun
 from holdfast.core.made_from import made_from
 from holdfast.core.observe.nodes import ClusterView
 from holdfast.core.observe.report import SavedCheckpoint
+from holdfast_protocol.tracking import MAX_TRACKERS
 
 RUNNING = attempt(fenced=True, first_step=500)
 SAVED = SavedCheckpoint(600, "s3://runs/vision/vit/manifests/600", 4096, at(-20))
@@ -136,6 +138,51 @@ def test_a_finished_job_has_no_eta():
     )
     assert (decision.status.progress.eta, decision.status.progress.samples_per_second) == (None, None)
     assert decision.status.progress.data_wait is None
+
+
+MLFLOW = TrackerRun(tracker="mlflow", url="https://mlflow.example/#/experiments/0/runs/1")
+
+
+def wandb(number):
+    return TrackerRun(tracker="wandb", url=f"https://wandb.ai/{number}")
+
+
+def told(*runs):
+    return tuple((run.tracker, run.url) for run in runs)
+
+
+# Breaks if the run is forgotten between two attempts, or if a program that has another run shows the one before.
+def test_the_runs_in_trackers_stay_until_another_one_is_told():
+    after = take(tracking=told(MLFLOW, wandb(1))).status
+    assert after.tracking == (MLFLOW, wandb(1))
+    lost = settled(snapshot(job(after), cluster=nodes(without=("n1",)))).status
+    assert lost.tracking == (MLFLOW, wandb(1))
+    second = status(attempt(2, fenced=True, first_step=1), tracking=lost.tracking)
+    for said, shown in (((), (MLFLOW, wandb(1))), ((wandb(2),), (MLFLOW, wandb(2)))):
+        given = snapshot(job(second), pod(2), reports=[stepped(2, tracking=told(*said))])
+        assert settled(given).status.tracking == shown
+
+
+# Breaks if a program that changes its run all the time causes more writes than one that reports a loss.
+@pytest.mark.parametrize(("age", "slot", "written"), [(14, True, False), (15, True, True), (15, False, False)])
+def test_a_run_alone_is_written_at_most_every_interval(age, slot, written):
+    given = settled_before(age)
+    decision = settled(snapshot(given, pod(), reports=[stepped(tracking=told(wandb(1)))], progress_slot=slot))
+    assert decision.status.tracking == ((wandb(1),) if written else ())
+
+
+# Breaks if more runs than a status may have make each later status invalid.
+def test_no_more_trackers_than_a_status_may_have():
+    full = tuple(TrackerRun(tracker=f"t{n}", url="https://t") for n in range(MAX_TRACKERS))
+    given = job(status(RUNNING, tracking=full))
+    after = settled(snapshot(given, pod(), reports=[stepped(tracking=told(wandb(1)))])).status
+    assert after.tracking == full
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "https://me:secret@w", "https://w/?key=x", "https://w\n"])
+def test_a_status_has_no_other_addresses(url):
+    with pytest.raises(ValidationError):
+        TrackerRun(tracker="wandb", url=url)
 
 
 FORESEEN = Progress(step=700, steps=1000, eta=at(149), loss="2.1", seconds_per_step="0.5", updated_at=at(-600))

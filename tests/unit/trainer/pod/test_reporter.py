@@ -1,6 +1,8 @@
 """Progress and orders against an endpoint over TLS."""
 
 import queue
+import sys
+import types
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -74,6 +76,16 @@ def test_metrics_are_decimal_strings(pod: Pod, endpoint: Endpoint) -> None:
     pod.progress.note({"loss": 1.0, "accuracy": 0.25, "norm": float("nan"), "none": None}, 8)
     pod.reporter.poke()
     assert endpoint.wait_for(lambda r: r["metrics"])["metrics"] == {"accuracy": "0.25", "norm": "nan"}
+
+
+# Breaks if the address of the run is not told, or is lost to the operator once the program has finished the run.
+def test_the_run_in_a_tracker_is_reported(pod: Pod, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert endpoint.wait_for(lambda r: True)["tracking"] == {}
+    url = "https://wandb.ai/me/faces/runs/u-1"
+    wandb = types.SimpleNamespace(run=types.SimpleNamespace(url=url, offline=False))
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    pod.reporter.poke()
+    assert endpoint.wait_for(lambda r: r["tracking"])["tracking"] == {"wandb": url}
 
 
 # Breaks if the thread that reports takes no share, or a program without accelerator and loader tells one.

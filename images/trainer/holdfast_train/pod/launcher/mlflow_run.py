@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast_protocol import variables
+from holdfast_protocol.tracking import to_url
 
 from .timings import USUAL, Timings
 from .verdict_files import say
@@ -32,7 +33,9 @@ MAX_ANSWER = 1 << 20
 
 
 def mlflow_variables(environment: Mapping[str, str], timings: Timings = USUAL) -> dict[str, str]:
-    """The id of the job's run as MLFLOW_RUN_ID; empty if the user has set one, or if there is none, which is said.
+    """The id of the job's run as MLFLOW_RUN_ID, and its web address.
+
+    Empty if the user has set an id, or if there is no run, which is said.
 
     With several nodes only the first one gets it: several ranks that log into one run would overwrite each other.
     """
@@ -48,7 +51,8 @@ def mlflow_variables(environment: Mapping[str, str], timings: Timings = USUAL) -
         say(f"MLflow: no run for this job ({_words(error)}); what this attempt logs goes into a run of its own")
         return {}
     say(f"MLflow: this attempt logs into run {found}")
-    return {RUN: found}
+    url = to_url(server.page(found))
+    return {RUN: found} | ({variables.MLFLOW_RUN_URL: url} if url else {})
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -95,6 +99,10 @@ class _Server:
         about = {"experiment_id": self._experiment, "run_name": self._job, "tags": tags}
         made = self._call("runs/create", {**about, "start_time": int(time.time() * 1000)})
         return _id(made["run"]["info"]["run_id"])
+
+    def page(self, run: str) -> str:
+        """Where people see the run."""
+        return f"{self._base}/#/experiments/{self._experiment}/runs/{run}"
 
     def _named(self, name: str) -> str:
         """The id of an experiment, which is made if there is none, as MLflow's library does; without a name, of the

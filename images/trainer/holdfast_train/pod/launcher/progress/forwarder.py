@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 
 from holdfast_protocol import settings, variables
 from holdfast_protocol.document import encode
@@ -28,6 +29,7 @@ class Forwarder:
         self._connection = Connection(target, CALL_SECONDS)
         attempt, pod_uid = int(environment[variables.ATTEMPT]), environment.get(variables.POD_UID, "")
         self._report = RelayedReport(attempt, pod_uid)
+        self._last = self._report.body({})
         self._changed = threading.Condition()
         self._newest: ProgressReport | None = None
         self._is_over = False
@@ -37,11 +39,13 @@ class Forwarder:
     def offer(self, metrics: Mapping[str, str]) -> None:
         """Report these metrics of the program as soon as possible, in place of those that still wait."""
         with self._changed:
-            self._newest = self._report.body(metrics)
-            self._changed.notify_all()
-            if self._thread is None and not self._is_over:
-                self._thread = threading.Thread(target=self._run, name="progress-forward", daemon=True)
-                self._thread.start()
+            self._put(replace(self._report.body(metrics), tracking=self._last.tracking))
+
+    def track(self, tracker: str, url: str) -> None:
+        """Report the address of the program's run in this tracker, unless that is known."""
+        with self._changed:
+            if self._last.tracking.get(tracker) != url:
+                self._put(replace(self._last, tracking={**self._last.tracking, tracker: url}))
 
     def finish(self) -> None:
         """End. A report that waits gets LAST_SECONDS, if the operator took the one before."""
@@ -52,6 +56,13 @@ class Forwarder:
         if thread is not None:
             thread.join(0 if is_lost else LAST_SECONDS)
             self._connection.abort()
+
+    def _put(self, report: ProgressReport) -> None:
+        self._last = self._newest = report
+        self._changed.notify_all()
+        if self._thread is None and not self._is_over:
+            self._thread = threading.Thread(target=self._run, name="progress-forward", daemon=True)
+            self._thread.start()
 
     def _run(self) -> None:
         back_off, pause = BackOff(), 0.0

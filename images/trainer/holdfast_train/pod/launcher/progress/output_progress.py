@@ -1,4 +1,4 @@
-"""`OutputProgress`: the progress of one program, from the lines that it prints.
+"""`OutputProgress`: the progress of one program, and its run in a tracker, from the lines that it prints.
 
 What passes the output on only leaves a copy here. A thread of its own looks at the newest output, at most once a second
 and for at most a twentieth of the time. A program that prints more than that is not slowed: older output is left out.
@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from ..tee import plain
 from .figures import Figures
 from .patterns import Pattern
+from .wandb_lines import run_url
 
 MOST_BYTES = 65_536  # of each output, between two looks
 LINE_BYTES = 2_048  # the rest of a longer line is not looked at
@@ -61,12 +62,18 @@ class _Stream:
 
 
 class OutputProgress:
-    """Looks at two outputs and offers each change to `offer`: metrics by name, as the relay reads them."""
+    """Looks at two outputs and offers each change to `offer`: metrics by name, as the relay reads them.
+
+    `track` gets the address of the run of Weights & Biases; None: it is not looked for.
+    """
 
     def __init__(
-        self, patterns: list[Pattern], offer: Callable[[Mapping[str, str]], None], finish: Callable[[], None]
+        self,
+        patterns: list[Pattern],
+        offer: Callable[[Mapping[str, str]], None],
+        track: Callable[[str], None] | None = None,
     ) -> None:
-        self._figures, self._offer, self._finish = Figures(patterns), offer, finish
+        self._figures, self._offer, self._track = Figures(patterns), offer, track
         self._streams = (_Stream(), _Stream())
         self._changed = threading.Condition()
         self._is_over = self._gave_way = False
@@ -82,19 +89,20 @@ class OutputProgress:
         self._add(self._streams[1], data)
 
     def give_way(self) -> None:
-        """The program reports by itself: nothing more is read from what it prints."""
+        """The program reports by itself: no metrics are read any more from what it prints."""
         self._gave_way = True
-        with self._changed:
-            self._is_over = True
-            self._changed.notify_all()
+        if self._track is None:
+            self._end()
 
     def finish(self) -> None:
-        """Look at what is left, for LAST_SECONDS at most, and report it."""
+        """Look at what is left, for LAST_SECONDS at most."""
+        self._end()
+        self._thread.join(LAST_SECONDS)
+
+    def _end(self) -> None:
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
-        self._thread.join(LAST_SECONDS)
-        self._finish()
 
     def _add(self, stream: _Stream, data: bytes) -> None:
         with self._changed:
@@ -119,10 +127,14 @@ class OutputProgress:
                 self._changed.wait_for(lambda: self._is_over, max(PAUSE_SECONDS, SHARE * took))
 
     def _look(self, lines: list[bytes]) -> None:
-        before = dict(self._figures.metrics)
+        before, url = dict(self._figures.metrics), None
         for line in lines:
-            if self._gave_way:
-                return
-            self._figures.read(plain(line.decode("utf-8", "replace")))
-        if self._figures.metrics != before:
+            text = plain(line.decode("utf-8", "replace"))
+            if self._track is not None:
+                url = run_url(text) or url
+            if not self._gave_way:
+                self._figures.read(text)
+        if url is not None and self._track is not None:
+            self._track(url)
+        if self._figures.metrics != before and not self._gave_way:
             self._offer(dict(self._figures.metrics))

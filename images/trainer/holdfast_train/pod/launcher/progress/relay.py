@@ -1,5 +1,8 @@
 """Progress of a program without Holdfast's library: by the status protocol of Kubeflow's TrainJob, or by its output.
 
+The address of its run in a tracker goes the same way: from the launcher, or from the output. So of a program with the
+library too, the launcher reports that address.
+
 Hugging Face's Trainer posts its status inside its training loop, and waits up to 5 s for the answer. So the launcher
 answers each post itself, at once, and reports the newest progress to the operator in a thread of its own.
 """
@@ -9,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast_protocol import settings, variables
+from holdfast_protocol import settings, tracking, variables
 
 from ..tee import OnData
 
@@ -45,52 +49,53 @@ def progress(
 ) -> Iterator[tuple[dict[str, str], tuple[OnData | None, OnData | None]]]:
     """Relay the progress of one program. Yields its environment, and what gets its standard output and error.
 
-    Once the program has reported by the protocol, its output is not read.
+    Once the program has reported by the protocol, no metrics are read from its output.
     """
-    note, output = _note(environment, folder), None
-    if settings.read(environment).patterns:
-        output = output_progress(environment, note)
-    if output is None:
-        with progress_relay(environment, folder, note) as changed:
-            yield changed, (None, None)
+    if not has_operator(environment):
+        yield dict(environment), (None, None)
         return
+    from .forwarder import Forwarder  # noqa: PLC0415 - only a program with an operator needs its imports
+
+    forwarder = Forwarder(environment)
+    offer, output = _to_all([*_notes(environment, folder), forwarder.offer]), None
+    if variables.is_first(environment):
+        if url := environment.get(variables.MLFLOW_RUN_URL):
+            forwarder.track(tracking.MLFLOW, url)
+        output = output_progress(environment, offer, partial(forwarder.track, tracking.WANDB))
+    on_report = output.give_way if output else lambda: None
     try:
-        with progress_relay(environment, folder, note, output.give_way) as changed:
-            yield changed, (output.add_out, output.add_err)
+        with progress_relay(environment, folder, offer, on_report) as changed:
+            yield changed, (output.add_out, output.add_err) if output else (None, None)
     finally:
-        output.finish()
+        if output:
+            output.finish()
+        forwarder.finish()
 
 
-def output_progress(environment: Mapping[str, str], note: Note | None = None) -> OutputProgress | None:
-    """The reader of one program's output; None without patterns or an operator, and on all nodes but the first.
+def output_progress(environment: Mapping[str, str], offer: Note, track: Callable[[str], None]) -> OutputProgress | None:
+    """The reader of one program's output; None if there is nothing to look for.
 
-    `note` gets the metrics too, and must not block.
+    `offer` gets the metrics, and `track` the address of the run of Weights & Biases. They must not block.
     """
-    given = settings.read(environment).patterns
-    if not given or not has_operator(environment) or not variables.is_first(environment):
+    own = settings.read(environment)
+    if not own.patterns and not own.wandb:
         return None
     from ..verdict_files import say  # noqa: PLC0415 - other jobs need none of these imports
-    from .forwarder import Forwarder  # noqa: PLC0415
     from .output_progress import OutputProgress  # noqa: PLC0415
-    from .patterns import patterns_of  # noqa: PLC0415
+    from .patterns import Pattern, patterns_of  # noqa: PLC0415
 
+    patterns: list[Pattern] = []
     try:
-        patterns = patterns_of(given)
+        patterns = patterns_of(own.patterns)
     except (ValueError, KeyError, TypeError) as error:
         say(f"progress.patterns cannot be read ({error}); no progress is read from the output")
-        return None
-    forwarder = Forwarder(environment)
-
-    def offer(metrics: Mapping[str, str]) -> None:
-        if note is not None:
-            note(metrics)
-        forwarder.offer(metrics)
-
-    return OutputProgress(patterns, offer, forwarder.finish)
+        if not own.wandb:
+            return None
+    return OutputProgress(patterns, offer, track if own.wandb else None)
 
 
-def _note(environment: Mapping[str, str], folder: str | None) -> Note | None:
-    """Another receiver of the metrics: the history of the training, and what looks for hangs."""
+def _notes(environment: Mapping[str, str], folder: str | None) -> list[Note]:
+    """Other receivers of the metrics: the history of the training, and what looks for hangs."""
     notes: list[Note] = []
     own = settings.read(environment)
     if own.folder and folder is not None:
@@ -101,24 +106,27 @@ def _note(environment: Mapping[str, str], folder: str | None) -> Note | None:
         from .told_steps import ToldSteps  # noqa: PLC0415 - a program that is not watched needs none of its imports
 
         notes.append(ToldSteps(folder, environment.get(variables.GOAL_STEPS, "")).note)
+    return notes
 
+
+def _to_all(notes: list[Note]) -> Note:
     def note(metrics: Mapping[str, str]) -> None:
         for one in notes:
             one(metrics)
 
-    return note if notes else None
+    return note
 
 
 @contextlib.contextmanager
 def progress_relay(
     environment: Mapping[str, str],
     folder: str | None,
-    note: Note | None = None,
+    offer: Note = lambda _: None,
     on_report: Callable[[], None] = lambda: None,
 ) -> Iterator[dict[str, str]]:
     """Relay the progress of one program. Yields the program's environment. `folder`: where the token file is written.
 
-    `note` gets the metrics of each status, and `on_report` is called with each; they must not block.
+    `offer` gets the metrics of each status, and `on_report` is called with each; they must not block.
 
     The port is open to all containers of the pod, and the token only to this one.
     """
@@ -127,20 +135,15 @@ def progress_relay(
         return
     from ..verdict_files import say  # noqa: PLC0415
     from . import kubeflow  # noqa: PLC0415 - only a program with an operator needs its imports
-    from .forwarder import Forwarder  # noqa: PLC0415
     from .status_server import StatusServer  # noqa: PLC0415
 
     token, path = os.urandom(32).hex(), Path(folder, TOKEN_FILE)
     try:
         _write(path, token)
-        forwarder = Forwarder(environment)
 
         def take(status: dict[str, Any]) -> None:
             on_report()
-            metrics = kubeflow.metrics_of(status)
-            if note is not None:
-                note(metrics)
-            forwarder.offer(metrics)
+            offer(kubeflow.metrics_of(status))
 
         status_path = kubeflow.PATH.format(environment[variables.NAMESPACE], environment[variables.JOB])
         server = StatusServer(ADDRESS, status_path, token, take)
@@ -154,7 +157,6 @@ def progress_relay(
         yield {**environment, **without_proxy(environment), **address}
     finally:
         server.stop()
-        forwarder.finish()
         path.unlink(missing_ok=True)
 
 

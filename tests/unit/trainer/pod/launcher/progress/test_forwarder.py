@@ -84,6 +84,20 @@ def test_a_status_that_is_refused_is_dropped(operator: FakeOperator, forwarder: 
     assert steps(operator) == [1, 2]
 
 
+# Breaks if a program that changes its run all the time makes a call for each change.
+def test_of_many_runs_in_a_tracker_the_newest_is_told(operator: FakeOperator, forwarder: Forwarder) -> None:
+    operator.gate.clear()
+    for number in range(1000):
+        forwarder.track("wandb", f"https://wandb.ai/{number}")
+        if number == 0:
+            wait_for(lambda: operator.got, 10, "the first call")
+    operator.gate.set()
+    wait_for(lambda: len(operator.got) == 2, 10, "the second call")
+    forwarder.track("wandb", "https://wandb.ai/999")
+    forwarder.finish()
+    assert [body["tracking"]["wandb"] for *_, body in operator.got] == ["https://wandb.ai/0", "https://wandb.ai/999"]
+
+
 # Breaks if the last status of a program, which has its last loss, is not sent.
 def test_the_last_status_is_sent_before_the_end(operator: FakeOperator, forwarder: Forwarder) -> None:
     forwarder.offer(step(1))

@@ -19,7 +19,7 @@ from holdfast_train.pod.launcher.progress.output_progress import (
     OutputProgress,
 )
 from holdfast_train.pod.launcher.progress.patterns import patterns_of
-from holdfast_train.pod.launcher.progress.relay import output_progress
+from holdfast_train.pod.launcher.progress.relay import output_progress, progress
 
 POD = {
     "operator_url": "http://127.0.0.1:9",
@@ -42,7 +42,8 @@ class Reader:
 
     def __init__(self) -> None:
         self.told: list[dict[str, str]] = []
-        self.progress = OutputProgress(patterns_of(["step {step}"]), self._take, lambda: None)
+        self.urls: list[str] = []
+        self.progress = OutputProgress(patterns_of(["step {step}"]), self._take, self.urls.append)
 
     def _take(self, metrics: Mapping[str, str]) -> None:
         self.told.append(dict(metrics))
@@ -123,7 +124,30 @@ def test_what_a_terminal_does_not_show_is_not_read(reader: Reader, text: str) ->
     [((), {}), (("tqdm",), {"HOLDFAST_RANK": "1"}), (("tqdm",), {"HOLDFAST_JOB": ""}), (("{x}",), {})],
 )
 def test_no_reader(given: tuple[str, ...], more: dict[str, str]) -> None:
-    assert output_progress(pod_variables({}, **{**POD, **more}, patterns=given)) is None
+    with progress(pod_variables({}, **{**POD, **more}, patterns=given), None) as (_, listeners):
+        assert listeners == (None, None)
+
+
+# Breaks if a program has two runs one after the other and the first one counts; or if a trainer that posts its status,
+# as Hugging Face's does before it prints the address, has none.
+def test_the_newest_run_of_wandb_is_found_also_of_a_program_that_reports_by_itself(reader: Reader) -> None:
+    reader.progress.give_way()
+    reader.progress.add_err(b"wandb: View run at https://wandb.ai/me/faces/runs/1\nstep 7\n")
+    reader.progress.add_err(b"wandb: View run at https://wandb.ai/me/faces/runs/2\n")
+    assert reader.last() is None
+    assert reader.urls[-1] == "https://wandb.ai/me/faces/runs/2"
+
+
+# Breaks if the output of a job whose trainer.tracking.wandb is off is taken for the words of a tracker.
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_output_is_read_for_a_run_if_the_job_says_so(is_on: bool) -> None:
+    urls: list[str] = []
+    own = pod_variables({}, **POD, patterns=("tqdm",), wandb=is_on)
+    reader = output_progress(own, lambda _: None, urls.append)
+    assert reader is not None
+    reader.add_out(b"wandb: View run at https://wandb.ai/me/faces/runs/1\n")
+    reader.finish()
+    assert bool(urls) is is_on
 
 
 # Breaks if an unmodified program in a real launcher shows no progress, or if its output does not go on as it was.

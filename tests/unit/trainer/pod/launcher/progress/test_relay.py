@@ -1,12 +1,16 @@
 """The relay: when there is one, and what the program is told of it."""
 
+import json
 import stat
 import urllib.request
 from pathlib import Path
 
 import pytest
+from tests.support.http.fake_operator import FakeOperator
 from tests.support.trainer.pod_settings import pod_variables
+from tests.support.waiting import wait_for
 
+from holdfast_protocol.report import read
 from holdfast_train.pod.launcher.progress.output_progress import OutputProgress
 from holdfast_train.pod.launcher.progress.relay import (
     SERVER_TOKEN,
@@ -78,6 +82,33 @@ def test_no_place_for_the_token(tmp_path: Path, capsys: pytest.CaptureFixture[st
 )
 def test_requests_to_the_relay_pass_no_proxy(given: dict[str, str], expected: dict[str, str]) -> None:
     assert without_proxy(given) == expected
+
+
+# Breaks if nobody learns the address that the launcher has, because the program reports nothing of its own; or if a
+# report of the program's steps takes it away.
+def test_the_run_that_the_launcher_has_made_is_reported_at_once(tmp_path: Path) -> None:
+    operator = FakeOperator()
+    url = "https://mlflow.example/#/experiments/0/runs/a1"
+    pod = {**POD, "HOLDFAST_POD_UID": "u", "HOLDFAST_MLFLOW_RUN_URL": url}
+    (tmp_path / "token").write_text("pod")
+    place = f"http://127.0.0.1:{operator.server.server_port}"
+    try:
+        given = pod_variables(pod, operator_url=place, token_file=str(tmp_path / "token"))
+        with progress(given, str(tmp_path)) as (variables, _):
+            wait_for(lambda: operator.got, 10, "the report")
+            status = {"trainerStatus": {"metrics": [{"name": "step", "value": "7"}]}}
+            headers = {"Authorization": f"Bearer {Path(variables[SERVER_TOKEN]).read_text()}"}
+            request = urllib.request.Request(variables[SERVER_URL], json.dumps(status).encode(), headers, method="POST")
+            with urllib.request.urlopen(request, timeout=30):
+                wait_for(lambda: len(operator.got) == 2, 10, "the step")
+        told = [read(body) for *_, body in operator.got]
+        assert [(one.step, one.state, one.tracking) for one in told] == [
+            (None, "starting", {"mlflow": url}),
+            (7, "training", {"mlflow": url}),
+        ]
+    finally:
+        operator.server.shutdown()
+        operator.server.server_close()
 
 
 # Breaks if what a program prints wins over what it reports.
