@@ -50,13 +50,28 @@ class Read(HTMLParser):
         """In the order of the page."""
         return [attributes["id"] or "" for _, attributes in self.elements if "id" in attributes]
 
+    @property
+    def links(self) -> list[str]:
+        """Pages of other servers that a reader may open, and that learn nothing of this one."""
+        return [
+            str(attributes["href"])
+            for tag, attributes in self.elements
+            if tag == "a" and attributes.get("rel") == "noopener noreferrer" and _is_web(attributes.get("href"))
+        ]
+
     def breaches(self) -> list[str]:
-        """What no page may have: inline styles and handlers, and addresses outside of the page."""
+        """What no page may have: inline styles and handlers, and addresses outside of the page, but for `links`."""
         found = []
         for tag, attributes in self.elements:
             for name, value in attributes.items():
                 if name == "style" or name.startswith("on"):
                     found.append(f"<{tag} {name}>")
+                if name == "href" and value in self.links:
+                    continue
                 if name in ("src", "href", "action", "data", "poster") and not re.fullmatch(r"/[a-z.]+", value or ""):
                     found.append(f"<{tag} {name}={value}>")
         return found
+
+
+def _is_web(address: str | None) -> bool:
+    return (address or "").startswith(("http://", "https://"))

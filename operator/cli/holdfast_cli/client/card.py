@@ -40,6 +40,7 @@ def card(job: TrainingJob, history: History | None, now: datetime, note: str = "
         figures=[figure for figure in figures if figure[1] != formats.NOTHING],
         done=None if share is None else f"{share * 100:.1f}%",
         curve=_curve(history) if history else Markup(),
+        runs=[(run.tracker, run.url) for run in status.tracking],
         note=note,
         moment=formats.moment(now),
     )

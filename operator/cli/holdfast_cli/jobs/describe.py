@@ -124,7 +124,13 @@ def show(
         ("what happens next", Text(view.what_next(job))),
         (
             "progress",
-            Group(view.progress_line(job, now), view.summary(job, now, view.Losses()), *_metrics(job), *_put_back(job)),
+            Group(
+                view.progress_line(job, now),
+                view.summary(job, now, view.Losses()),
+                *_metrics(job),
+                *_put_back(job),
+                *_tracking(job),
+            ),
         ),
         ("loss over all attempts", None if curve is None else _curve(curve)),
         ("last words of the program", _last_words(job)),
@@ -176,6 +182,11 @@ def _put_back(job: TrainingJob) -> list[RenderableType]:
     """One line with what a start costs, of a job with checkpoint.folder."""
     said = None if job.status.is_over else put_back_words(job.spec.checkpoint, job.status)
     return [] if said is None else [Text.assemble(("start     ", "dim"), said)]
+
+
+def _tracking(job: TrainingJob) -> list[RenderableType]:
+    """A line for each experiment tracker with a run of the job: its address."""
+    return [Text.assemble((f"{one.tracker:<9} ", "dim"), one.url) for one in job.status.tracking]
 
 
 def _last_words(job: TrainingJob) -> RenderableType | None:

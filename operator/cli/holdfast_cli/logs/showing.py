@@ -25,9 +25,13 @@ async def show_logs(
 
     `where` says how the storage is reached, which has logs of pods that are gone.
 
+    The runs of the job in experiment trackers are said first.
+
     Raises CliError if the attempt that is asked for has no log, or the job is deleted; ApiError.
     """
     screen.job = job
+    for run in job.status.tracking:
+        screen.say(f"{run.tracker}: {run.url}")
     kept = KeptLogs(client, job, where, screen.say)
     ranks = [Rank(client, kept, one, choice, screen) for one in choice.ranks]
     if choice.attempt is not None:

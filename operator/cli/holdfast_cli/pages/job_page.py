@@ -38,7 +38,7 @@ def job_page(inputs: JobInputs) -> Page:
 def _heading(inputs: JobInputs) -> Markup:
     """Name, phase, reason, what happens next, and what could not be read."""
     job, now = inputs.job, inputs.now
-    phase = Markup()
+    phase, runs = Markup(), []
     if job is None:
         namespace, _, name = inputs.name.rpartition("/") if inputs.checkpoints else ("", "", inputs.name)
         lead = "The job is not in the cluster any more, or was not asked for. This is what its storage tells."
@@ -49,6 +49,7 @@ def _heading(inputs: JobInputs) -> Markup:
         phase = pill(view.phase_text(status.phase))
         lead = status.decision.message if status.decision else status.reason or ""
         following = view.what_next(job)
+        runs = [(run.tracker, run.url) for run in status.tracking]
         meta = [f"created {formats.ago(job.metadata.creation_timestamp, now)}", f"image {job.spec.trainer.image}"]
         meta += [inputs.place] if inputs.place else []
     meta.append(f"as of {formats.moment(now)} {now.astimezone():%Z}")
@@ -59,6 +60,7 @@ def _heading(inputs: JobInputs) -> Markup:
         lead=lead,
         next=following,
         meta=" · ".join(meta),
+        runs=runs,
         notes=inputs.notes,
     )
 

@@ -44,6 +44,15 @@ def test_a_job_that_is_over() -> None:
     assert "exit 7 (4 failures)" in shown
 
 
+# Breaks if the run in a tracker cannot be opened, or its page learns of the notebook.
+def test_the_run_in_a_tracker_is_a_link() -> None:
+    url = "https://mlflow.example/#/experiments/0/runs/1&2"
+    shown = Read(card(running_job({"tracking": [{"tracker": "mlflow", "url": url}]}), None, NOW))
+    assert f"mlflow {url}" in shown.text
+    assert shown.links == [url]
+    assert Read(card(running_job(), None, NOW)).links == []
+
+
 # Breaks if the curve leaves its picture, is upside down, or is as large as the history that it shows.
 def test_the_curve_of_a_job() -> None:
     html = card(a_job(), a_history(), NOW)

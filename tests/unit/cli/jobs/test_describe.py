@@ -53,6 +53,14 @@ def test_metrics_are_told() -> None:
     assert "metrics" not in shown()
 
 
+def test_the_runs_in_trackers_are_told() -> None:
+    mlflow, wandb = "https://mlflow.example/#/experiments/0/runs/1", "https://wandb.ai/me/faces/runs/u-1"
+    runs = [{"tracker": "mlflow", "url": mlflow}, {"tracker": "wandb", "url": wandb}]
+    lines = [line.strip() for line in shown({"tracking": runs}).splitlines()]
+    assert {f"mlflow    {mlflow}", f"wandb     {wandb}"} <= set(lines)
+    assert "wandb" not in shown()
+
+
 def test_a_folder_says_what_the_next_start_puts_back() -> None:
     folder = {**running_job().spec.checkpoint.model_dump(by_alias=True, exclude_unset=True), "folder": "/outputs"}
     assert "start     the next start puts back all of /outputs, 37.2 MiB" in shown(checkpoint=folder)

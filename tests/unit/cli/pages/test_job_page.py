@@ -191,3 +191,14 @@ def test_huge_numbers() -> None:
     assert "9,007,199,254,740,991 of 9,007,199,254,740,991, 100.0%" in found["progress"]
     assert "100,000,000,000.00" in found["progress"]
     assert texts(JobInputs(None, NOW, history=History([Part(1, rows, 10**15)], [])))["attempts"]
+
+
+# Breaks if the run in a tracker cannot be opened from the page, or its server learns the address of the page, which may
+# have a token.
+def test_the_run_in_a_tracker_is_a_link() -> None:
+    url = "https://wandb.ai/me/faces/runs/a&b"
+    job = running_job({"tracking": [{"tracker": "wandb", "url": url}]})
+    shown = Read(document(job_page(replace(the_inputs(), job=job)), live=False))
+    assert f"wandb: {url}" in shown.text
+    assert shown.links == [url]
+    assert shown.breaches() == []
