@@ -29,6 +29,7 @@ from .timings import USUAL, Timings
 from .verdict_files import read_rank_verdicts, say
 
 MODULE = "holdfast_train.pod.kept_logs"
+NOT_KEPT = "the log of this pod is not kept beside the checkpoints"
 STREAMS = (1, 2)
 DRAIN_SECONDS = 1.0  # for what is still in the pipes at the end
 LAST_SECONDS = 10.0  # for the last storing: the end of the pod waits for it
@@ -48,6 +49,7 @@ class KeptLog(Log):
         self._deadline = math.inf
         self._container: dict[int, int] = {}  # by stream: where it goes
         self._threads: list[threading.Thread] = []
+        self._storing = threading.Thread(target=self._store_now_and_then, daemon=True)
         self._is_over = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._stored = 0  # how many bytes had been written when they were stored last
@@ -60,7 +62,7 @@ class KeptLog(Log):
             os.dup2(sink, stream)
             os.close(sink)
             self._threads.append(threading.Thread(target=self._copy, args=(stream, source, over), daemon=True))
-        for thread in (*self._threads, threading.Thread(target=self._store_now_and_then, daemon=True)):
+        for thread in (*self._threads, self._storing):
             thread.start()
         return self
 
@@ -73,7 +75,13 @@ class KeptLog(Log):
         os.close(self._over)
         for thread in self._threads:
             thread.join(DRAIN_SECONDS)
-        self._store(min(LAST_SECONDS, self._deadline - time.monotonic()))
+        if (process := self._process) is not None:
+            process.kill()  # what it stores is older, and would replace what is stored now
+        self._storing.join(DRAIN_SECONDS)
+        try:
+            self._store(min(LAST_SECONDS, self._deadline - time.monotonic()))
+        except OSError as error:
+            say(f"{NOT_KEPT}: {error}")
 
     def begins(self, folder: str | None) -> None:
         self._folder = folder
@@ -108,18 +116,20 @@ class KeptLog(Log):
         while not self._is_over.wait(self._timings.log_pause):
             if self._lines.count > self._stored and has_room(PROCESS_BYTES):
                 self._note_python(read_rank_verdicts(self._folder))
-                self._store(NEXT_SECONDS)
+                try:
+                    self._store(NEXT_SECONDS)
+                except OSError as error:
+                    if not self._is_over.is_set():
+                        say(f"{NOT_KEPT} now: {error}")
 
     def _store(self, seconds: float) -> None:
-        """Store the lines that there are, within so many seconds. Says why not."""
+        """Store the lines that there are, within so many seconds. OSError, in words, if that fails."""
         count = self._lines.count
         header = {"v": 1, "pod": self._environment.get(variables.POD_NAME, ""), "cut": self._lines.is_cut}
         body = compressed(json.dumps(header).encode() + b"\n") + self._lines.content()
         try:
             ask_library(MODULE, body, self._python, self._environment, seconds=seconds, on_start=self._note_process)
             self._stored = count
-        except OSError as error:
-            say(f"the log of this pod is not kept beside the checkpoints: {error}")
         finally:
             self._process = None
 
