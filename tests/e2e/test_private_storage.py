@@ -88,7 +88,7 @@ def test_a_job_trains_saves_and_resumes_on_such_a_storage(
     cluster.kubectl("delete", "pod", "job-1-0", "-n", namespace, "--wait=false")  # stands for any loss
     refused = job.wait("a refusal", lambda s: ends(s)[-1:] == ["StorageUntrusted"])
     last = refused["history"][-1]
-    assert last["kind"] == "Interruption"
+    assert last["kind"] in ("Interruption", "Stopped"), "Stopped: it began while the pod of attempt 1 still ended"
     assert "spec.checkpoint.storage.s3.ca" in last["message"]
     apply(cluster, ca(store.pki), namespace=namespace)
     done = job.wait_phase("Completed", "Failed", timeout=120)
