@@ -29,8 +29,8 @@ class KeptLines:
 
     def add(self, stream: int, data: bytes, at: float | None = None) -> None:
         """Add what `stream` has written at `at`, in seconds since 1970, by default now."""
-        stamp = _stamp(time.time_ns() if at is None else int(at * 1e9))
-        with self._lock:
+        with self._lock:  # the time too: otherwise a stream could be overtaken, and lines would go back in time
+            stamp = _stamp(time.time_ns() if at is None else int(at * 1e9))
             self.count += len(data)
             *lines, rest = (self._unfinished.get(stream, b"") + data).split(b"\n")
             while len(rest) > LONGEST:
