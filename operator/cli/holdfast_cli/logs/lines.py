@@ -47,14 +47,17 @@ class Position:
 
 
 def parse_stamp(text: bytes) -> bytes | None:
-    """The time in UTC with nine digits of the second; None if it is not a time."""
+    """The time in UTC with nine digits of the second; None if it is not a time: anybody may write a kept log."""
     found = _STAMP.fullmatch(text)
     if found is None:
         return None
     seconds, digits, zone = found.groups()
     if zone != b"Z":
-        local = datetime.fromisoformat((seconds + zone).decode())
-        seconds = f"{local.astimezone(UTC):%Y-%m-%dT%H:%M:%S}".encode()
+        try:
+            utc = datetime.fromisoformat((seconds + zone).decode()).astimezone(UTC)
+        except (ValueError, OverflowError):  # a day 99, or a time before the year 1
+            return None
+        seconds = f"{utc:%Y-%m-%dT%H:%M:%S}".encode()
     return bytes(seconds) + b"." + (digits or b"").ljust(9, b"0") + b"Z"
 
 

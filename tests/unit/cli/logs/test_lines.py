@@ -103,6 +103,14 @@ def test_stamps_sort_by_time() -> None:
     assert parse_stamp(b"unable") is None
 
 
+# Breaks if a kept log that somebody has forged ends the command.
+@pytest.mark.parametrize(
+    "time", ["2026-99-99T99:99:99+01:00", "2026-11-21T09:00:00+99:99", "0001-01-01T00:00:00+12:00"]
+)
+def test_a_time_that_no_calendar_has_is_text(time: str) -> None:
+    assert [line.text for line in Cutter(Position()).feed(f"{time} a\n".encode())] == [f"{time} a".encode()]
+
+
 # Breaks if what a kubelet says in place of a log is taken for a time and a text, or counts as a line of the log.
 def test_a_line_without_a_time_is_shown_as_it_is() -> None:
     cutter = Cutter(Position())
