@@ -50,8 +50,11 @@ class Rank:
         self.log = kept or PodLog(self._client, pod, since=None if pod.outlives else choice.since, tail=tail)
         return self.log
 
-    async def there(self, pods: Sequence[PodView], job: TrainingJob) -> AsyncGenerator[Entry, None]:
-        """The entries of the logs that are there now. Logs that cannot be read are said, and left out."""
+    async def there(self, pods: Sequence[PodView], job: TrainingJob, *, follow: bool) -> AsyncGenerator[Entry, None]:
+        """The entries of the logs that are there now. Logs that cannot be read are said, and left out.
+
+        What is kept stands for the log of a pod in the cluster only if nothing follows: otherwise that is opened again.
+        """
         newest = job.status.attempt
         for pod in pods_of(pods, self.rank, self._choice.attempt):
             kept = await self._kept.of(pod) if is_gone(pod) else None
@@ -64,7 +67,7 @@ class Rank:
                     if error.status in REFUSED:
                         raise
                     self.say_unreadable(error)
-                    if log.position == Position():
+                    if not follow and log.position == Position():
                         kept = await self._kept.of(pod)
             if kept is not None:
                 async for entry in self._of_kept(kept, newest):

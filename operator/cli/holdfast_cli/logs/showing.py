@@ -38,14 +38,14 @@ async def show_logs(
         chosen.refuse_attempt(job, choice.attempt, to_come=follow)
     if not follow:
         pods = (await members.read_pods(client, job)).views
-        if not await _show(ranks, job, await _with_gone(kept, job, pods, choice), choice, screen):
+        if not await _show(ranks, job, await _with_gone(kept, job, pods, choice), choice, screen, follow=False):
             screen.say(waiting_words(job))
         return ExitCode.OK
     view = LiveJob(client, job)
     async with view.running():
         screen.job = view.job
         pods = await _with_gone(kept, view.job, list(view.pods), choice)
-        await _show(ranks, view.job, pods, choice, screen)
+        await _show(ranks, view.job, pods, choice, screen, follow=True)
         return await Follower(view, ranks, choice, screen).run()
 
 
@@ -61,14 +61,16 @@ def _missing(job: TrainingJob, pods: Sequence[PodView], choice: Choice) -> set[i
     return {number for rank in choice.ranks for number in chosen.missing_attempts(job, pods, rank)}
 
 
-async def _show(ranks: Sequence[Rank], job: TrainingJob, pods: Sequence[PodView], choice: Choice, screen: Sink) -> bool:
+async def _show(
+    ranks: Sequence[Rank], job: TrainingJob, pods: Sequence[PodView], choice: Choice, screen: Sink, *, follow: bool
+) -> bool:
     """Show what is there. False if no pod has a log yet. Raises CliError if the attempt that is asked for has none."""
     gone = sorted(_missing(job, pods, choice))
     if choice.attempt in gone:
         raise CliError(chosen.missing_words([choice.attempt]), code=ExitCode.NOT_FOUND)
     if gone and choice.attempt is None:
         screen.say(chosen.missing_words(gone))
-    streams = [rank.there(pods, job) for rank in ranks]
+    streams = [rank.there(pods, job, follow=follow) for rank in ranks]
     if choice.tail is not None:
         streams = [ends(stream, choice.tail, choice) for stream in streams]
     async for entry in merged(streams):
