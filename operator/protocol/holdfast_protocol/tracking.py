@@ -13,9 +13,11 @@ WANDB: Final = "wandb"
 TRACKER_NAME: Final = re.compile(r"[a-z][a-z0-9]{0,31}")
 MAX_TRACKERS: Final = 4
 MAX_URL: Final = 512  # characters
-# Characters of RFC 3986. Without "@" in the host there is no user information, and without "?" no query.
-_TEXT = r"[A-Za-z0-9._~:/\[\]@!$&'()*+,;=%-]*"
-URL_FORM: Final = rf"https?://[A-Za-z0-9\[][A-Za-z0-9.:\[\]_-]*(/{_TEXT})?(#{_TEXT})?"
+# Characters of RFC 3986. Without "?" there is no query. There is no user information: no "@" in the host and, because a
+# password may have a "/", none in the path. A fragment begins as a path does: others may be tokens.
+_HOST = r"([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
+_PATH = r"/[A-Za-z0-9._~:/\[\]!$&'()*+,;=%-]*"
+URL_FORM: Final = rf"https?://{_HOST}({_PATH})?(#{_PATH})?"
 _URL = re.compile(URL_FORM)
 
 
@@ -30,13 +32,17 @@ def checked_url(told: object) -> str:
 
 
 def to_url(told: object) -> str | None:
-    """The address without user information and query; None if the text has another form, or is too long."""
+    """The address without user information, query, and without a fragment that may be a token.
+
+    None if the text has another form, or is too long.
+    """
     if not isinstance(told, str) or len(told) > MAX_URL:
         return None
     page, mark, place = told.partition("#")
     scheme, _, rest = page.partition("?")[0].partition("://")
     host, slash, path = rest.partition("/")
-    found = f"{scheme}://{host.rpartition('@')[2]}{slash}{path}{mark}{place.partition('?')[0]}"
+    place = mark + place.partition("?")[0] if place.startswith("/") else ""
+    found = f"{scheme}://{host.rpartition('@')[2]}{slash}{path}{place}"
     try:
         return checked_url(found)
     except ValueError:
