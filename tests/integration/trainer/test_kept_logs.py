@@ -92,6 +92,17 @@ def test_a_log_is_not_kept_where_it_must_not_or_cannot(tmp_path: Path, s3: S3Ser
     assert "here" in refused.output.splitlines()
 
 
+# Breaks if what Python prints at its start is taken for the answer of the process that stores, so that a failure is
+# silent.
+def test_a_failure_is_said_although_python_prints_something(tmp_path: Path, s3: S3Server, prefix: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('welcome')")
+    wrong = {**s3.variables, "HOLDFAST_CHECKPOINT_SECRET_ACCESS_KEY": "wrong", "PYTHONPATH": str(tmp_path)}
+    program = [sys.executable, str(LAUNCHER), "--", sys.executable, "-c", "pass"]
+    pod = Pod(tmp_path, program, **variables(prefix, 1, keep=LOGS, **wrong))
+    assert pod.end()["outcome"] == "completed"
+    assert "the log of this pod is not kept beside the checkpoints:" in pod.output
+
+
 # Breaks if a log is not bounded, if its newest lines are lost, or if nothing says that older ones were.
 def test_the_end_of_a_long_log_is_kept(tmp_path: Path, s3: S3Server, prefix: str) -> None:
     program = "import sys\nfor n in range(300_000): sys.stdout.write(f'{n:070d}\\n')"

@@ -14,6 +14,7 @@ from typing import Any, Final
 from holdfast_train.environment import Environment
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.format.sealed_json import decoded_json
+from holdfast_train.pod.launcher.library import ANSWER
 from holdfast_train.storage.base import Storage, join_uri
 from holdfast_train.storage.opening import open_retrying
 
@@ -74,7 +75,7 @@ def main() -> int:
     try:
         storage = open_retrying(environment, environment.settings.checkpoint_uri)
         with storage.within(PATIENCE):
-            sys.stdout.write(join_uri(storage.uri, keep(storage, document)) + "\n")
+            sys.stdout.write(ANSWER + join_uri(storage.uri, keep(storage, document)) + "\n")
     except HoldfastTrainError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from holdfast_train.environment import Environment
 from holdfast_train.errors import HoldfastTrainError
 from holdfast_train.format.sealed_json import decoded_json
+from holdfast_train.pod.launcher.library import ANSWER
 from holdfast_train.storage.base import Entry, Storage, join_uri
 from holdfast_train.storage.opening import open_retrying
 
@@ -48,10 +49,11 @@ def keep(storage: Storage, key: str, content: bytes) -> None:
 
 
 def _too_much(newest_first: Iterable[Entry]) -> list[str]:
-    size, found = 0, []
-    for place, entry in enumerate(newest_first):
-        size += entry.size
-        if place >= MOST or size > ALL_BYTES:
+    count, size, found = 0, 0, []
+    for entry in newest_first:
+        if count < MOST and size + entry.size <= ALL_BYTES:
+            count, size = count + 1, size + entry.size
+        else:
             found.append(entry.key)
     return found
 
@@ -102,7 +104,7 @@ def main() -> int:
     except HoldfastTrainError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    sys.stdout.write(join_uri(storage.uri, key) + "\n")
+    sys.stdout.write(ANSWER + join_uri(storage.uri, key) + "\n")
     return 0
 
 

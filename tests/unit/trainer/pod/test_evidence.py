@@ -10,6 +10,7 @@ import pytest
 from tests.support.trainer.stores import MemoryStorage, variables
 
 from holdfast_train.pod import evidence
+from holdfast_train.pod.launcher.library import ANSWER
 from holdfast_train.storage.folder import FolderStorage
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -78,7 +79,7 @@ def test_the_command_stores_what_it_is_given_and_no_key(
     storage = FolderStorage(tmp_path / "job")
     (found,) = evidence.read(storage)
     (key,) = storage.keys("evidence/")
-    assert capsys.readouterr().out == f"{storage.uri}/{key}\n"
+    assert capsys.readouterr().out == f"{ANSWER}{storage.uri}/{key}\n"
     assert {name: found[name] for name in ("job", "attempt", "node", "podUID")} == {
         "job": "job", "attempt": 7, "node": 2, "podUID": "pod-7",
     }  # fmt: skip

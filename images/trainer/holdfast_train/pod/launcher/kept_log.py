@@ -18,12 +18,12 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from holdfast_protocol import variables
+from holdfast_protocol import settings, variables
 from holdfast_protocol.rank_verdict import RankVerdict
 
 from .kept_lines import KeptLines, compressed
 from .library import ask_library
-from .program import Log
+from .program import MARGIN_SECONDS, Log
 from .room import has_room
 from .timings import USUAL, Timings
 from .verdict_files import read_rank_verdicts, say
@@ -47,6 +47,8 @@ class KeptLog(Log):
         self._folder: str | None = None
         self._python = ""  # of a rank with the library
         self._deadline = math.inf
+        # SIGTERM may come meanwhile, and then its grace has to be enough.
+        self._last_seconds = min(LAST_SECONDS, settings.read(environment).grace - MARGIN_SECONDS)
         self._container: dict[int, int] = {}  # by stream: where it goes
         self._threads: list[threading.Thread] = []
         self._storing = threading.Thread(target=self._store_now_and_then, daemon=True)
@@ -79,7 +81,7 @@ class KeptLog(Log):
             process.kill()  # what it stores is older, and would replace what is stored now
         self._storing.join(DRAIN_SECONDS)
         try:
-            self._store(min(LAST_SECONDS, self._deadline - time.monotonic()))
+            self._store(min(self._last_seconds, self._deadline - time.monotonic()))
         except OSError as error:
             say(f"{NOT_KEPT}: {error}")
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+ANSWER = "holdfast: kept at "  # begins the last line of a process that has stored something, before its address
 LIBRARY = "library"  # the folder with the library beside the launcher, if the program does not need to have it
 _START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from {} import main; sys.exit(main())"
 
@@ -32,7 +33,9 @@ def ask_library(
     seconds: float,
     on_start: Callable[[subprocess.Popen[bytes]], None] = lambda _: None,
 ) -> str:
-    """What `main` of a module of the library prints for `given`, which it gets on its standard input.
+    """The address at which `main` of a module of the library has stored `given`, which it gets on its standard input.
+
+    It prints ANSWER and the address: other lines are of what Python itself starts, such as a sitecustomize.
 
     `python`: of a rank of the program that has the library; "" if there is none. Then the copy beside the launcher is
     taken, or the library of the launcher's own Python. OSError, in words, if there is none of them, or if it fails.
@@ -56,9 +59,10 @@ def ask_library(
             process.kill()
             raise OSError(f"the storage took more than {seconds:.0f} s") from error
     # Not by its exit code: the launcher collects all processes that end, so this one may be collected already.
-    if not told:
+    last = told.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if not last.startswith(ANSWER):
         raise OSError(why.decode("utf-8", "replace").strip().rpartition("\n")[2] or "its process ended without a word")
-    return told.decode("utf-8", "replace").strip()
+    return last[len(ANSWER) :]
 
 
 def _copied() -> Path:
